@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tests.handlers.sources.test_table_edits import KEY, UID, Edited, StoredObjects, followed, planned
+from tests.handlers.sources.test_source_adoption import TERM, leave
+from tests.handlers.sources.test_table_edits import KEY, R1, UID, Edited, StoredObjects, followed, planned
 from tests.waiting import BOUND
 from tidemark_operator.handlers.reconcile import publication_looks, source_inspection_queue, table_edits
 from tidemark_operator.handlers.reconcile.publication_looks import LOOK_SECONDS
@@ -17,22 +18,25 @@ from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.client import ApiError, Body
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import PostgresSource, PublicationTable, SourceTable
 from tidemark_protocol.types import BIGINT, Column
+from tidemark_replica.shards.shards import with_owner
 
 COLUMNS = (Column("id", BIGINT),)
 
 
 class Upstream:
     """A publication, as a replica looks at it. `gone`: tables that went after the look. `asked`: the tables that each
-    look knew. `error`: what the replica answers."""
+    look knew. `error`: what the replica answers. `columns`: of tables that have others than COLUMNS."""
 
     def __init__(self, *names: str) -> None:
         self.published = {name: PublicationTable("public", name) for name in names}
         self.gone, self.asked, self.error, self.inspected = set[str](), list[list[str]](), "", list[list[str]]()
+        self.columns: dict[str, tuple[Column, ...]] = {}
         self.answers = asyncio.Event()
         """Looks are answered while it is set."""
         self.answers.set()
@@ -49,8 +53,8 @@ class Upstream:
         self.inspected.append([table.name for table in source.tables])
         if missing := [table.table for table in source.tables if table.table in self.gone]:
             return compute_pb2.InspectSourceResponse(error=f"table {missing[0]}: TableMissing")
-        tables = [codec.encode(SourceTable(table.name, COLUMNS)) for table in source.tables]
-        return compute_pb2.InspectSourceResponse(tables=tables)
+        tables = [SourceTable(table.name, self.columns.get(table.table, COLUMNS)) for table in source.tables]
+        return compute_pb2.InspectSourceResponse(tables=map(codec.encode, tables))
 
 
 class Followed:
@@ -59,7 +63,7 @@ class Followed:
     def __init__(self, edited: Edited, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
         self.edited, self.upstream, self.now = edited, upstream, 1000.0
         self.spec: Body = {"allTables": True}
-        self.suspended = self.deleted = False
+        self.suspended = self.deleted = self.adopts = False
         for module in (publication_looks, source_inspection_queue, table_edits):
             monkeypatch.setattr(module, "monotonic", lambda: self.now)
         cast(Any, edited.running).inspect = upstream.inspect
@@ -69,7 +73,7 @@ class Followed:
     def manifest(self) -> Body:
         database = {"host": "db", "database": "d", "secret": "db", "publication": "p"}
         document = followed("postgres", database | self.spec)
-        document["spec"]["suspend"] = self.suspended
+        document["spec"] |= {"suspend": self.suspended, "adopt": self.adopts}
         document["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if self.deleted else {}
         return document
 
@@ -395,5 +399,68 @@ def test_a_source_that_is_deleted_gets_no_further_tables(tmp_path: Path, monkeyp
         source.edited.harness.context.registry.put_dataflow(planned("a"))
         assert await source.reconcile(3) == ["a"]
         assert len(upstream.asked) == looks
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def describe_owners(source: Followed) -> None:
+    """The replica says whose a table is."""
+    handles = source.edited.handles
+
+    async def describe(shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
+        seen = [(handles.describe(id, location), location) for id, location in shards]
+        described = [with_owner(handles.reader(at), shard) if shard.exists else shard for shard, at in seen]
+        return R1, Description("incarnation", None, 0, (), (), tuple(described))
+
+    cast(Any, source.edited.running).describe = describe
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_adopted_tables_are_found_by_their_stored_names_and_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    """`a` was taken out and came again, so its rows are those of `a.2`; a column was added upstream that the earlier
+    DataSource did not take. What it did not have is added."""
+    for part, upper, since in (("__remap", 50, 40), ("a", 30, 0), ("a.2", 50, 0), ("b", 50, 0)):
+        shard = leave(tmp_path, part, 1, "id")
+        shard.compare_and_append(None, expected_upper=0, new_upper=Time(upper), term=WriterTerm(TERM))
+        shard.downgrade_since(Time(since))
+    upstream = Upstream("a", "b", "c")
+    upstream.columns = {"a": (Column("id", BIGINT), Column("later", BIGINT)), "b": (Column("later", BIGINT), *COLUMNS)}
+    named = [{"name": name, "table": name} for name in "ab"]
+
+    async def scenario(source: Followed) -> None:
+        describe_owners(source)
+        source.spec, source.adopts = {"allTables": True} if is_whole else {"tables": named}, True
+        followed = ["a.2", "b", "c"] if is_whole else ["a.2", "b"]
+        assert await source.reconcile() == followed
+        running = source.edited.running.core.ingestions.get(GlobalId(UID))
+        assert running is not None
+        assert [each.shard.shard_id for each in running[1].ingestion.tables][:2] == ["old/a.2/v1", "old/b/v1"]
+        assert [each.table.columns for each in running[1].ingestion.tables] == [COLUMNS] * len(followed)
+        assert await source.reconcile(2) == followed
+        source.spec = {"allTables": True, "exceptTables": [{"table": "c"}]}
+        assert await source.reconcile(2) == ["a.2", "b"]
+        assert source.failure is None
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
+def test_an_adopted_table_has_the_columns_that_an_entry_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it is not adopted."""
+    for part in ("__remap", "a"):
+        shard = leave(tmp_path, part, 1, "id")
+        shard.compare_and_append(None, expected_upper=0, new_upper=Time(9), term=WriterTerm(TERM))
+    upstream = Upstream("a")
+    upstream.columns = {"a": (Column("id", BIGINT), Column("later", BIGINT))}
+
+    async def scenario(source: Followed) -> None:
+        describe_owners(source)
+        source.adopts = True
+        source.spec = {"tables": [{"name": "a", "table": "a", "columns": ["id", "later"]}]}
+        assert await source.reconcile() == []
+        assert source.failure is not None
+        assert source.failure.reason == "CannotAdopt"
+        assert "a in v1 has columns (id bigint), not (id bigint, later bigint)" in source.failure.message
 
     follow(tmp_path, monkeypatch, upstream, scenario)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.errors import Rejected, Waiting
@@ -23,12 +24,13 @@ from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.revisions import RevisionOwner
 from tidemark_operator.planning.adoption import SourceTables, all_nullable, last_tables, newest_source
-from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version, maker
+from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version, maker, named
 from tidemark_operator.planning.table_edit import with_tables
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import (
@@ -146,23 +148,22 @@ class SourcePinning:
         tables: Sequence[SourceTable],
         partly: bool = False,
     ) -> tuple[ShardLocations, int, tuple[SourceTable, ...]]:
-        """Where its tables are to be, in which version, and the tables: adopted ones with their stored names, and
-        relations of the operator with their stored columns, since nobody can say others in the spec. `partly`: tables
-        that are not there are left to the next edit. Raises Waiting, or Rejected if tables cannot be adopted."""
+        """Where its tables are to be, in which version, and the tables: adopted ones with their stored names, and with
+        their stored columns where the spec does not say which. `partly`: tables that are not there are left to the next
+        edit. Raises Waiting, or Rejected if tables cannot be adopted."""
         names, look_up = [table.name for table in tables], shard_lookup(running)
         locations = await shard_locations(self._context.registry, self._deleter, state, location, source.adopt)
         if source.adopt:
             found = await newest_source(locations, names, look_up)
             if found.version:
+                if isinstance(source.source, WrittenSource | IntrospectionSource | PostgresSource):
+                    found, last = await last_tables(locations, found, names, look_up)
+                    tables = [replace(table, name=last[table.name]) for table in tables]
                 if partly:
                     tables = [table for table in tables if table.name in found.shards]
                     if not tables:
                         raise Rejected("CannotAdopt", _cannot_adopt(locations, f"none is there in v{found.version}"))
-                if isinstance(source.source, WrittenSource | IntrospectionSource):
-                    found, last = await last_tables(locations, found, names, look_up)
-                    tables = [replace(table, name=last[table.name]) for table in tables]
-                if isinstance(source.source, IntrospectionSource):
-                    tables = [replace(t, columns=s.columns) if (s := found.shards.get(t.name)) else t for t in tables]
+                tables = [_with_stored_columns(source.source, t, found.shards.get(t.name)) for t in tables]
                 if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
                     raise Rejected("CannotAdopt", _cannot_adopt(locations, misfit))
                 locations = found.adopting(locations)
@@ -187,16 +188,31 @@ def _adopted(table: SourceTable) -> SourceTable:
     return replace(table, keys=(), monotonic=False, columns=all_nullable(table.columns))
 
 
+def _with_stored_columns(source: SourceSpec, table: SourceTable, stored: DescribedShard | None) -> SourceTable:
+    """An adopted table whose columns the spec does not name: a relation of the operator, or a table of PostgreSQL, of
+    which later columns are not taken, or by a successor."""
+    if stored is None:
+        return table
+    if isinstance(source, PostgresSource):
+        chosen = any(each.names for each in source.tables if each.name == spec_name(table.name))
+        if chosen or not set(named(stored.columns)) <= set(named(table.columns)):
+            return table
+    elif not isinstance(source, IntrospectionSource):
+        return table
+    return replace(table, columns=stored.columns)
+
+
 def _named_in(source: PostgresSource, names: Collection[str]) -> Iterable[PostgresTable]:
     return (table for table in source.tables if table.name in names)
 
 
 def _named(source: DataSource, names: Mapping[str, str]) -> DataSource:
     """With the stored names of its tables."""
-    if not isinstance(source.source, WrittenSource):
+    if not isinstance(source.source, WrittenSource | PostgresSource):
         return source
-    tables = tuple(replace(table, name=names.get(table.name, table.name)) for table in source.source.tables)
-    return replace(source, source=replace(source.source, tables=tables))
+    tables: Iterable[Any] = source.source.tables
+    stored = [replace(table, name=names.get(table.name, table.name)) for table in tables]
+    return replace(source, source=with_tables(source.source, stored))
 
 
 def take_stored(state: SourceState, stored: Mapping[int, IngestionDescription]) -> None:
