@@ -43,7 +43,9 @@ from tidemark_protocol.plan.ingestion import (
     IngestionDescription,
     SourceTable,
 )
+from tidemark_replica.storage.delta.bindings import binding_rows
 from tidemark_replica.storage.delta.commit_log import read_commit
+from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.ingester import Ingester
@@ -84,8 +86,11 @@ class Followed:
         description = IngestionDescription(
             GlobalId("s"), "s", DeltaSource((spec,)), 1000, ShardId("remap"), f"{root}/remap", (self.table,)
         )
-        Ingester(description, WriterTerm(1), self.source, ShardWriters()).recover()
-        newest = self.source.discover(Time(1000))
+        ingester = Ingester(description, WriterTerm(1), self.source, ShardWriters())
+        ingester.recover()
+        [(_, contents)] = ingester.table_shards()
+        contents.compare_and_append(None, expected_upper=0, new_upper=Time(1001), term=WriterTerm(1))
+        newest = binding_rows([("t", None, FollowedTable(spec).newest())])
         row = newest.to_pylist()[0]
         before = read_commit(Storage.at(path), version - 1)
         assert before is not None

@@ -38,8 +38,9 @@ from tidemark_protocol.plan.ingestion import (
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.bucket_options import bucket_options
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
+from tidemark_replica.storage.delta.first_copies import FirstCopies
 from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
-from tidemark_replica.storage.delta.source import DeltaIngestion, ViolatingVersions
+from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.files.inspect import tables_of as files_tables
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, ShardMoved
@@ -93,7 +94,8 @@ class IngestionThreads:
         self._spool = spool or WriteSpool(cache / "writes")
         self._running: dict[GlobalId, _Ingestion] = {}
         self._ending: list[_Ingestion] = []
-        self._violating: dict[GlobalId, ViolatingVersions] = {}
+        self._copies: dict[GlobalId, FirstCopies] = {}
+        self._dropped_copies: list[FirstCopies] = []
 
     def run(self, command: RunIngestion, clock: ControllerClock) -> None:
         """Starts the ingestion, or replaces the one of the same id where it differs. `clock`: the controller's, as of
@@ -109,7 +111,9 @@ class IngestionThreads:
         new.start()
 
     def drop(self, id: GlobalId) -> None:
-        self._violating.pop(id, None)
+        if (copies := self._copies.pop(id, None)) is not None:
+            copies.close()
+            self._dropped_copies = [*filter(FirstCopies.is_busy, self._dropped_copies), copies]
         if running := self._running.pop(id, None):
             self._end(running)
             running.interrupt()
@@ -125,6 +129,9 @@ class IngestionThreads:
 
     def is_ending(self, location: str) -> bool:
         """Whether an ingestion that was dropped or replaced may still write at the location."""
+        copies = (*self._copies.values(), *self._dropped_copies)
+        if any(each.writes(location) for each in copies):
+            return True
         return any(ending.writes(location) and ending.is_alive() for ending in self._ending)
 
     def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedCall:
@@ -179,9 +186,13 @@ class IngestionThreads:
         """Stops all ingestions and waits at most `timeout_s` seconds for their threads."""
         for ingestion in self._running.values():
             ingestion.stop()
+        for copies in self._copies.values():
+            copies.close()
         deadline = monotonic() + timeout_s
         for ingestion in self._running.values():
             ingestion.join(max(0.0, deadline - monotonic()))
+        for copies in self._copies.values():
+            copies.join(max(0.0, deadline - monotonic()))
         self._running.clear()
 
     def source_for(self, description: IngestionDescription, inbox: Inbox | None = None) -> Source:
@@ -198,8 +209,8 @@ class IngestionThreads:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
             return FilesIngestion(spec, self._session, bucket_options(spec, self.secrets.read))
         if isinstance(spec, DeltaSource):
-            violating = self._violating.setdefault(description.id, {})
-            return DeltaIngestion(spec, bucket_options(spec, self.secrets.read), violating)
+            copies = self._copies.setdefault(description.id, FirstCopies())
+            return DeltaIngestion(spec, bucket_options(spec, self.secrets.read), copies)
         if isinstance(spec, PostgresSource):
             return PostgresIngestion(spec, description.id, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):

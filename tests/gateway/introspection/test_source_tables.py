@@ -18,7 +18,7 @@ from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.introspection.relations import rows
 from tidemark_operator.kube.cache import Cache
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.plan.ingestion import FilesSource, PostgresSource, SourceSpec
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, PostgresSource, SourceSpec
 from tidemark_protocol.plan.kafka import KafkaSource
 
 TABLE = {"namespace": "ns", "instance": "default", "source": "shop"}
@@ -99,6 +99,7 @@ def test_frontiers_have_the_backlog_of_a_table_in_the_units_of_its_source() -> N
     ("source", "says"),
     [
         (PostgresSource("h", 5432, "d", "s", "p", ()), "its contents are copied (40%), and it stands still until then"),
+        (DeltaSource(()), "its contents are copied (40%), and it stands still until then"),
         (FilesSource(()), "DataSource shop: on replica r1; its first rows are read (40%)"),
         (KafkaSource(("b:9092",), ()), "DataSource shop: on replica r1; its first rows are read (40%)"),
     ],
@@ -106,7 +107,7 @@ def test_frontiers_have_the_backlog_of_a_table_in_the_units_of_its_source() -> N
 def test_why_says_how_the_first_rows_of_its_kind_come(
     source: SourceSpec, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table of PostgreSQL stands still meanwhile; those of files and topics move with each tick."""
+    """A table of PostgreSQL or Delta stands still meanwhile; those of files and topics move with each tick."""
     monkeypatch.setattr(why_snapshot, "_conditions", lambda *_: ("", "on replica r1"))
     given = context()
     (state,) = given.registry.sources("ns")

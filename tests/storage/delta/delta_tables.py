@@ -17,12 +17,15 @@ from tidemark_persist import DIFF, ERROR, TIME, ShardWriters, open_shard, read_p
 from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
+from tidemark_replica.storage.delta import source
+from tidemark_replica.storage.delta.first_copies import FirstCopies
 from tidemark_replica.storage.delta.inspect import tables_of
-from tidemark_replica.storage.delta.source import DeltaIngestion, ViolatingVersions
+from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.ingester import Ingester
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("amount", pa.float64()), ("day", pa.date32())])
 Row = tuple[Any, ...]
+source.WAIT_SECONDS = 60.0  # a tick has the first rows of small tables, however busy the machine is
 
 
 class Upstream:
@@ -105,12 +108,11 @@ def spec_of(*tables: DeltaTable, options: Options = None) -> DeltaSource:
     return DeltaSource(tuple(replace(table, columns=each.columns) for table, each in zip(tables, found, strict=True)))
 
 
-def ingester(root: Path, spec: DeltaSource, term: int = 1, violating: ViolatingVersions | None = None) -> Ingester:
-    """A new one, as a new process would make it; or the same process, with the versions that it found to violate a
-    key."""
+def ingester(root: Path, spec: DeltaSource, term: int = 1, copies: FirstCopies | None = None) -> Ingester:
+    """A new one, as a new process would make it; or the same process, with the copies that it has begun."""
     tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
     return Ingester(
-        description(root, spec, tables), WriterTerm(term), DeltaIngestion(spec, None, violating), ShardWriters()
+        description(root, spec, tables), WriterTerm(term), DeltaIngestion(spec, None, copies), ShardWriters()
     )
 
 
@@ -141,9 +143,11 @@ def delta_rows(path: str, version: int, columns: tuple[str, ...]) -> Counter[Row
 
 
 def check(root: Path, spec: DeltaSource) -> None:
-    """At every binding, every table is the Delta table at the bound version."""
+    """At every binding, every table is the Delta table at the bound version. A binding whose process died before it
+    had the first rows is void: the table is readable from a later one on."""
     for table in spec.tables:
-        bound = bound_versions(root, table.name)
+        since = open_shard(f"{root}/{table.name}").state().since
+        bound = {at: version for at, version in bound_versions(root, table.name).items() if at >= since}
         assert bound
         names = tuple(column.name for column in table.columns or ())
         for at, version in bound.items():

@@ -18,8 +18,7 @@ from tests.storage.dying_appends import die_after
 from tests.storage.ingestion_samples import oks
 from tidemark_persist import Storage, open_shard
 from tidemark_protocol.plan.ingestion import DeltaTable
-from tidemark_replica.storage.delta import source as source_module
-from tidemark_replica.storage.delta import stop
+from tidemark_replica.storage.delta import pieces, stop
 from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.delta.versions import open_version
 from tidemark_replica.storage.errors import SourceUnusable, TableStopped
@@ -375,7 +374,7 @@ def test_crash_around_a_resnapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_long_reading_says_how_far_it_is_and_can_be_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that is dropped in the middle of a version leaves no file of it; the next one reads it all."""
-    monkeypatch.setattr(source_module, "ACTIVITY_SECONDS", 0.0)
+    monkeypatch.setattr(pieces, "ACTIVITY_SECONDS", 0.0)
     pair = Pair(tmp_path)
     for n in range(4):
         write_deltalake(pair.path, ids(*range(100 * n, 100 * n + 50)), mode="append")

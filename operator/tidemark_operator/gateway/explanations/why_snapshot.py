@@ -14,7 +14,7 @@ from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
-from tidemark_protocol.plan.ingestion import PostgresSource
+from tidemark_protocol.plan.ingestion import DeltaSource, PostgresSource
 
 # conditions in order: each needs those before it
 _OF_DATAFLOWS = ("InstanceFound", "Planned", "Scheduled")
@@ -66,10 +66,10 @@ def _tables(context: ReconcileContext, state: SourceState, busy: _Busy) -> Itera
 
 
 def _says(state: SourceState, runs: str, percent: int | None) -> str:
-    """A table of PostgreSQL has no row before all are copied; others take their first rows tick by tick."""
+    """A table of PostgreSQL or Delta has no row before all are copied; others take their first rows tick by tick."""
     if percent is None:
         return runs
-    if state.pinned is not None and isinstance(state.pinned.source, PostgresSource):
+    if state.pinned is not None and isinstance(state.pinned.source, PostgresSource | DeltaSource):
         return f"its contents are copied ({percent}%), and it stands still until then"
     return "; ".join(filter(None, (runs, f"its first rows are read ({percent}%)")))
 

@@ -30,7 +30,7 @@ class FollowedTable:
         """`options`: of a table in a bucket."""
         if spec.columns is None:
             raise SourceUnusable(f"table {spec.name}: its columns are not pinned yet")
-        self.name = spec.name
+        self.name, self.spec = spec.name, spec
         self.resnapshots = spec.on_gap == "resnapshot"
         self.columns: tuple[Column, ...] = spec.columns
         self.primary_key = spec.primary_key

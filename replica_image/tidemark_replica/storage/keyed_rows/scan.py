@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, Condition, Shard, condition, read_part
+from tidemark_persist import DIFF, Condition, ShardReader, condition, read_part
 from tidemark_persist.files.spill import row_hash
 
 
@@ -76,7 +76,7 @@ def _numbers(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
-def matching(shard: Shard, sought: Sought, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def matching(shard: ShardReader, sought: Sought, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """The shard's updates of rows that may be sought, these columns (by default all) and `__diff`, not consolidated."""
     upper = shard.refresh().upper
     if upper == 0:

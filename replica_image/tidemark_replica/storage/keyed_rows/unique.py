@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, FilePart, Shard, StagedFile, consolidate, read_part
+from tidemark_persist import DIFF, ERROR, FilePart, ShardReader, StagedFile, consolidate, read_part
 from tidemark_persist.files.spill import divide, row_hash
 from tidemark_persist.times import Time
 from tidemark_protocol.types import Column
@@ -58,7 +58,7 @@ def key_columns(table: str, columns: Sequence[Column], key: Sequence[str]) -> tu
     return (tuple(names.index(name) for name in key),) if key else ()
 
 
-def key_violation(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> KeyViolation | None:
+def key_violation(shard: ShardReader, key: Sequence[str], staged: Sequence[StagedFile]) -> KeyViolation | None:
     """The first key that the shard would have twice, or with NULL in it, with the staged updates after its last
     complete time; None where there is none. Raises StorageError."""
     shares = min(1 + sum(file.rows for file in staged) // SHARE_ROWS, SHARES_MAX)
@@ -96,7 +96,7 @@ def _violation(new: pa.Table, there: list[pa.Table], key: Sequence[str]) -> KeyV
     return KeyViolation(f"{first.column(DIFF)[0].as_py()} rows have one primary key ({', '.join(key)})", values)
 
 
-def _new(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
+def _new(shard: ShardReader, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
     for file in staged:
         part = FilePart(shard.location, file.path, Time(file.min_time), Time(file.max_time + 1), file.rows, file.size)
         for batch in read_part(part, columns=[*key, DIFF, ERROR]):
@@ -105,7 +105,7 @@ def _new(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iter
                 yield pa.Table.from_batches([rows])
 
 
-def _existing_rows(shard: Shard, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
+def _existing_rows(shard: ShardReader, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
     """The rows of the shard with the keys of the staged files. Error rows have NULL in them, and are left out."""
     upper = shard.refresh().upper
     if upper == 0 or not shard.snapshot_parts(upper - 1):

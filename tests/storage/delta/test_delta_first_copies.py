@@ -1,0 +1,383 @@
+"""The first rows of a large table are copied beside the ticks of the others, and bound at one time."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as Table
+from deltalake import WriterProperties, write_deltalake
+
+from tests.storage.delta.delta_tables import bound_versions, check, ingester, spec_of, tick
+from tests.storage.dying_appends import die_after
+from tests.storage.ingestion_samples import description, oks
+from tests.waiting import until
+from tidemark_persist import ShardWriters, StorageError, open_shard
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.messages.commands import RunIngestion
+from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
+from tidemark_replica.storage.clock import ControllerClock
+from tidemark_replica.storage.delta import first_copies, pieces, source
+from tidemark_replica.storage.delta.first_copies import FirstCopies
+from tidemark_replica.storage.delta.inspect import tables_of
+from tidemark_replica.storage.delta.reading import RowReader
+from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.ingestion_threads import IngestionThreads
+
+FILES = 6
+ROWS = sorted([(n + k,) for n in range(FILES) for k in (0, 100)], key=repr)
+
+
+def ids(*values: int) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+class Gate:
+    """Copies of a table `big` pass it only as far as it lets them. `reached`: how many files they came to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.passed = 0, threading.Semaphore(0)
+        read = RowReader.updates
+
+        def gated(reader: RowReader, file: Any, dictionaries: bool = False) -> Any:
+            if reader.storage.location.endswith("big"):
+                self.reached += 1
+                assert self.passed.acquire(timeout=60)
+            return read(reader, file, dictionaries)
+
+        monkeypatch.setattr(RowReader, "updates", gated)
+
+    def let(self, files: int) -> None:
+        self.passed.release(files)
+
+    def open(self) -> None:
+        self.let(1000)
+
+
+class Added:
+    """A source that has ingested `small`, to which `big` of FILES files is added; each file is a piece."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+        monkeypatch.setattr(source, "WAIT_SECONDS", 0.05)
+        monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
+        self.root, self.now = root, 1000
+        self.big, self.small = str(root / "up" / "big"), str(root / "up" / "small")
+        write_deltalake(self.small, ids(0))
+        for n in range(FILES):
+            write_deltalake(self.big, ids(n, n + 100), mode="append")
+        small = DeltaTable("small", self.small)
+        self.small_spec, self.spec = spec_of(small), spec_of(small, DeltaTable("big", self.big, **options))
+        self.copies = FirstCopies()
+        self.one = self.again(self.small_spec)
+        self.settles("small")
+        self.one = self.again(self.spec)
+
+    def again(self, spec: DeltaSource | None = None) -> Ingester:
+        """The ingestion begins again in its process."""
+        self.one = ingester(self.root, spec or self.spec, copies=self.copies)
+        self.one.recover()
+        return self.one
+
+    def dies(self) -> Ingester:
+        """Another process goes on."""
+        self.copies.close()
+        self.copies = FirstCopies()
+        return self.again()
+
+    def ticks(self) -> None:
+        """The other table has a row more, at once."""
+        self.now += 100
+        write_deltalake(self.small, ids(self.now), mode="append")
+        tick(self.one, self.now)
+        assert (self.now,) in oks(self.root, "small")
+
+    def settles(self, name: str = "big") -> None:
+        """Ticks until the table has rows."""
+
+        def has_rows() -> bool:
+            self.now += 100
+            tick(self.one, self.now)
+            return name not in self.one._source.held()
+
+        until(has_rows)
+
+    def upper(self, table: str) -> int:
+        return open_shard(f"{self.root}/{table}").state().upper
+
+    def staged(self) -> list[Path]:
+        return sorted(self.root.glob("big/**/*.parquet"))
+
+    def percent(self) -> int | None:
+        return self.one._source.progress()["big"].snapshot_percent
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.open()
+
+
+def test_the_other_tables_tick_while_a_large_one_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    """Its frontier stands still, its progress is seen; the version is that of the beginning, later ones follow."""
+    added = Added(tmp_path, monkeypatch)
+    monkeypatch.setattr(pieces, "ACTIVITY_SECONDS", 0.0)
+    version, percents = Table(added.big).version(), []
+    for n in range(FILES):
+        added.ticks()
+        until(lambda n=n: gate.reached == n + 1)  # type: ignore[misc]
+        write_deltalake(added.big, ids(200 + n), mode="append")
+        added.ticks()
+        assert (added.upper("small"), added.upper("big")) == (added.now + 1, 0)
+        percents.append(added.percent())
+        assert f"reads table big up to version {version}: {percents[-1]}% of" in added.one._source.activity()
+        gate.let(1)
+    assert percents == sorted({n for n in percents if n is not None and n < 100})
+    added.settles()
+
+    first = min(bound_versions(tmp_path, "big").items())
+    assert first == (added.now, version)
+    assert open_shard(f"{tmp_path}/big").state().since == added.now
+    assert len(oks(tmp_path, "big", added.now)) == 2 * FILES
+    gate.open()
+    added.ticks()
+    check(tmp_path, added.spec)
+    assert len(oks(tmp_path, "big")) == 3 * FILES
+    assert added.percent() is None
+
+
+def test_a_small_table_overtakes_a_large_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """Also one that is added later: the thread takes the table with the least to read after each piece."""
+    added = Added(tmp_path, monkeypatch)
+    added.ticks()
+    until(lambda: gate.reached == 1)
+    write_deltalake(str(tmp_path / "up" / "late"), ids(7))
+    late = DeltaTable("late", str(tmp_path / "up" / "late"))
+    added.again(spec_of(*added.spec.tables, late))
+    added.ticks()
+    gate.let(1)
+    added.settles("late")
+
+    assert oks(tmp_path, "late") == [(7,)]
+    assert added.upper("big") == 0
+    assert gate.reached == 2  # the copy of before goes on
+    gate.open()
+    added.settles()
+    assert gate.reached == FILES
+    check(tmp_path, added.spec)
+
+
+def test_a_table_that_is_removed_while_it_is_copied_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    added = Added(tmp_path, monkeypatch)
+    added.ticks()
+    gate.let(2)
+    until(lambda: gate.reached == 3)
+    assert len(added.staged()) == 2
+    assert added.copies.writes(f"{tmp_path}/big")
+    added.again(added.small_spec)
+    assert added.copies.writes(f"{tmp_path}/big")
+    gate.open()
+    until(lambda: not added.copies.writes(f"{tmp_path}/big"))
+    assert added.staged() == []
+    added.ticks()
+
+
+@pytest.mark.parametrize("died_after", range(1, 7))
+def test_crash_around_the_binding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died_after: int) -> None:
+    """Before and after each append of that tick. The table begins later, with a version that is newer then."""
+    added = Added(tmp_path, monkeypatch)
+
+    def goes_on() -> None:
+        added.settles()
+        for _ in range(3):
+            added.ticks()
+
+    with monkeypatch.context() as dying:
+        die_after(dying, died_after)
+        with pytest.raises(KeyboardInterrupt):
+            goes_on()
+    write_deltalake(added.big, ids(999), mode="append")
+    added.dies()
+    added.settles()
+    added.ticks()
+
+    check(tmp_path, added.spec)
+    assert oks(tmp_path, "big") == [*ROWS, (999,)]
+
+
+@pytest.mark.parametrize("moment", ["before the binding", "after the binding", "before the rows"])
+def test_a_source_that_fails_at_the_binding_keeps_the_copy_until_the_shard_may_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The process goes on: nothing of the copy is read twice before the append, and no file of the shard is deleted."""
+    added = Added(tmp_path, monkeypatch)
+    append, failing = Ingester._append, [moment]
+
+    def fails(self: Ingester, shard: Any, data: Any, lower: int, *more: Any) -> None:
+        of_binding = shard.location.endswith("remap") and data is not None
+        if failing and of_binding and moment == "before the binding":
+            failing.clear()
+            raise StorageError("away")
+        if failing and shard.location.endswith("big") and moment == "before the rows":
+            failing.clear()
+            raise StorageError("away")
+        append(self, shard, data, lower, *more)
+        if failing and of_binding and moment == "after the binding":
+            failing.clear()
+            raise StorageError("away")
+
+    monkeypatch.setattr(Ingester, "_append", fails)
+    with pytest.raises(StorageError):
+        added.settles()
+    gate = Gate(monkeypatch)
+    gate.open()
+    added.again()
+    added.settles()
+
+    assert gate.reached == (FILES if moment == "before the rows" else 0)
+    check(tmp_path, added.spec)
+    assert len(oks(tmp_path, "big")) == 2 * FILES
+    added.dies()
+    added.ticks()
+    assert len(oks(tmp_path, "big")) == 2 * FILES
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "resnapshot"])
+def test_a_version_that_vacuum_takes_meanwhile_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate, on_gap: str
+) -> None:
+    """Nobody has seen a row of it, so that nothing is skipped: the table begins with the newest version, with `stop`
+    too. The other table goes on."""
+    added = Added(tmp_path, monkeypatch, on_gap=on_gap)
+    added.ticks()
+    gate.let(2)
+    until(lambda: gate.reached == 3)
+    table = Table(added.big)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    gate.open()
+    until(lambda: (copy := added.copies.find("big")) is None or copy.has_ended)
+    added.ticks()
+    assert "VersionGone: table big: file" in added.one._source.stopped()["big"]
+    until(lambda: added.staged() == [])
+    if on_gap == "stop":
+        assert added.one._source.retries()
+        added.again()
+    added.settles()
+
+    assert added.one._source.stopped() == {}
+    assert bound_versions(tmp_path, "big")[added.now] == table.version()
+    check(tmp_path, added.spec)
+
+
+def test_a_store_that_fails_now_and_then_costs_a_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    """The pieces that are staged stay. The status says why, and the other table goes on."""
+    monkeypatch.setattr(first_copies, "RETRY_SECONDS", 0.3)
+    added, failing, read = Added(tmp_path, monkeypatch), {3, 5, 6}, RowReader.updates
+
+    def fails(reader: RowReader, *arguments: Any, **more: Any) -> Any:
+        found = read(reader, *arguments, **more)
+        if gate.reached in failing and reader.storage.location == added.big:
+            raise StorageError("the store is away")
+        return found
+
+    monkeypatch.setattr(RowReader, "updates", fails)
+    gate.open()
+    added.ticks()
+    said: list[str] = []
+    until(lambda: said.extend(added.one._source.stopped().values()) or said)
+    assert said[0] == "SnapshotFailed: table big: StorageError: the store is away; it is tried again"
+    assert not added.one._source.retries()
+    added.settles()
+
+    assert gate.reached == FILES + len(failing)
+    assert added.one._source.stopped() == {}
+    check(tmp_path, added.spec)
+
+
+def test_files_of_a_copy_that_are_old_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is gone lets the copy begin anew."""
+    added = Added(tmp_path, monkeypatch)
+    added.ticks()
+    until(lambda: (copy := added.copies.find("big")) is not None and copy.is_whole)
+    first = set(added.staged())
+    monkeypatch.setattr(first_copies, "RENEW_SECONDS", -1.0)
+    min(first).unlink()
+    added.ticks()
+    assert added.upper("big") == 0
+    monkeypatch.setattr(first_copies, "RENEW_SECONDS", 3600.0)
+    added.settles()
+
+    check(tmp_path, added.spec)
+    assert not first & set(added.staged())
+
+
+def test_a_source_that_is_dropped_ends_its_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate) -> None:
+    """Its tables may be deleted once no copy writes there."""
+    added = Added(tmp_path, monkeypatch)
+    of, now = description(tmp_path / "store", added.spec, tables_of(added.spec)), Time(int(time.time() * 1000))
+    threads, shard = IngestionThreads(None, ShardWriters(), tmp_path / "cache"), f"{tmp_path}/store/big"
+    threads.run(RunIngestion(of, WriterTerm(1), now, 300_000), ControllerClock(now, 300_000))
+    try:
+        gate.let(2)
+        until(lambda: gate.reached == 3)
+        until(lambda: open_shard(f"{tmp_path}/store/small").state().upper > 0)
+        threads.drop(of.id)
+        assert threads.is_ending(shard)
+        gate.open()
+        until(lambda: not threads.is_ending(shard))
+        assert list(Path(shard).glob("**/*.parquet")) == []
+    finally:
+        threads.close()
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_copy_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    """The table is one file, in row groups of 100,000 rows; another process copies it."""
+
+    def peak(rows: int) -> int:
+        at = tmp_path / str(rows)
+        write_large(f"{at}/up", rows)
+        program = f"from {__name__} import copied_peak; print(copied_peak({str(at)!r}))"
+        return int(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout)
+
+    assert peak(20_000_000) < peak(2_000_000) + (64 << 20)
+
+
+def write_large(path: str, rows: int) -> None:
+    """A Delta table of one file."""
+    schema = pa.schema([("id", pa.int64()), ("x", pa.int64())])
+    draw = np.random.default_rng(1)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, rows, 100_000):
+            yield pa.record_batch([np.arange(first, first + 100_000), draw.integers(0, 1 << 60, 100_000)], schema)
+
+    properties = WriterProperties(max_row_group_size=100_000)
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    write_deltalake(path, reader, writer_properties=properties, target_file_size=1 << 40)
+
+
+def copied_peak(at: str) -> int:
+    """The most bytes that this process had, beyond those from before the copy."""
+    one = ingester(Path(at), spec_of(DeltaTable("t", f"{at}/up")))
+    one.recover()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tick(one, 1000)
+    assert not one._source.held()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
