@@ -302,7 +302,7 @@ def test_a_store_that_fails_now_and_then_costs_a_piece(
     said: list[str] = []
     until(lambda: said.extend(added.one._source.stopped().values()) or said)
     assert said[0] == "SnapshotFailed: table big: StorageError: the store is away; it is tried again"
-    assert not added.one._source.retries()
+    assert added.one._source.retries()  # with credentials that are read anew
     added.settles()
 
     assert gate.reached == FILES + len(failing)
@@ -310,10 +310,13 @@ def test_a_store_that_fails_now_and_then_costs_a_piece(
     check(tmp_path, added.spec)
 
 
-def test_files_of_a_copy_that_are_old_are_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_copy_that_are_old_are_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
     """One that is gone lets the copy begin anew."""
     added = Added(tmp_path, monkeypatch)
     added.ticks()
+    gate.open()
     until(lambda: (copy := added.copies.find("big")) is not None and copy.is_whole)
     first = set(added.staged())
     monkeypatch.setattr(first_copies, "RENEW_SECONDS", -1.0)

@@ -40,7 +40,7 @@ from tidemark_replica.values.failure_text import log_text, public_text_with_type
 
 LOG = getLogger(__name__)
 RETRY_SECONDS = 30.0
-"""The pause after which a piece that could not be staged is tried again."""
+"""The longest pause after which a piece that could not be staged is tried again."""
 RENEW_SECONDS = 3 * 3600.0
 """Older data files are copied, so that they are young when they are bound."""
 ERROR_LENGTH_MAX = 500
@@ -69,7 +69,7 @@ class FirstCopy:
         self.failure: TableStopped | None = None
         self.trouble = ""
         self.is_whole = self.is_given_up = False
-        self.due_at = 0.0
+        self.due_at, self._failures = 0.0, 0
         self.reading = Reading(table.name, 0, 0, monotonic())
         self._left: deque[list[FileRead]] = deque()
 
@@ -93,7 +93,7 @@ class FirstCopy:
             else:
                 self._check_key(self.version, violating)
                 self.is_whole = True
-            self.trouble = ""
+            self.trouble, self._failures = "", 0
         except TableStopped as error:
             self.failure = error
         except InvalidStagedFile:  # nothing was done for many hours
@@ -103,7 +103,8 @@ class FirstCopy:
                 LOG.warning("table %s of a delta source: %s", self.table.name, log_text(error))
                 text = public_text_with_type(error)[:ERROR_LENGTH_MAX]
                 self.trouble = f"{SNAPSHOT_FAILED}: table {self.table.name}: {text}; it is tried again"
-                self.due_at = monotonic() + RETRY_SECONDS
+                self.due_at = monotonic() + min(2.0**self._failures, RETRY_SECONDS)
+                self._failures += 1
 
     def renew(self) -> None:
         """Copies old staged files. Raises StorageError; InvalidStagedFile where one is gone."""

@@ -253,10 +253,6 @@ class DeltaIngestion(Source):
     def stopped(self) -> Mapping[str, str]:
         return {**self._stopped, **self._copies.troubles()}
 
-    def retries(self) -> bool:
-        """Copies go on without that."""
-        return bool(self._stopped)
-
     def _stop(self, name: str, error: TableStopped) -> None:
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
         if error.reason in GAPS and self._tables[name].resnapshots:
