@@ -64,6 +64,7 @@ from tidemark_protocol.plan.lir import (
     WindowCall,
     WindowFrame,
     inputs_of,
+    preorder,
 )
 from tidemark_protocol.plan.refresh import AUTO, FULL
 from tidemark_protocol.plan.row_estimates import RowEstimates
@@ -141,7 +142,7 @@ def _objects(
         names.export(on, columns)
     for built in objects:
         names.built(built.id, built.plan)
-        yield built.id, _Printer(names, estimates, policy).operator(built.plan)
+        yield built.id, _Printer(names, estimates, policy, built.plan).operator(built.plan)
         estimates.bind(built.id, built.plan)
 
 
@@ -177,10 +178,13 @@ _SINKS = {
 
 class _Printer:
     """Prints the nodes of plans. `names`: those of columns; None: all are shown by position, and no upkeep. `policy`:
-    the refresh policy, where all exports have the same one."""
+    the refresh policy, where all exports have the same one. `root`: the plan whose operators have numbers."""
 
-    def __init__(self, names: RowNames | None, estimates: RowEstimates | None = None, policy: str = "") -> None:
+    def __init__(
+        self, names: RowNames | None, estimates: RowEstimates | None = None, policy: str = "", root: Plan | None = None
+    ) -> None:
         self._names, self._estimates, self._policy = names, estimates or RowEstimates({}), policy
+        self._numbers = {} if root is None else {id(node): number for number, node in enumerate(preorder(root))}
 
     def operator(self, plan: Plan, *above: Plan) -> ExplainedOperator:
         """The plan's tree. `above`: the operators that read it, the nearest last."""
@@ -192,7 +196,9 @@ class _Printer:
             self._estimates.forget(binding.id for binding in plan.bindings)
             bindings = tuple((_binding(binding), self.operator(binding.value)) for binding in plan.bindings)
             body = (self.operator(plan.body),)
-            return ExplainedOperator("LetRec", body, bindings=bindings, upkeep=self._upkeep(plan))
+            return ExplainedOperator(
+                "LetRec", body, bindings=bindings, upkeep=self._upkeep(plan), number=self._number(plan)
+            )
         paths = plan.plan.paths if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin) else ()
         details = tuple(f"path {self._path(plan, path)}" for path in paths) if isinstance(plan, Join) else ()
         if isinstance(plan, Reduce) and _has_parts(plan, *above[-2:]) and (rows := self._estimates.of(plan.input)):
@@ -204,7 +210,11 @@ class _Printer:
             details,
             reads=plan.id if isinstance(plan, Get) else "",
             upkeep=self._upkeep(plan),
+            number=self._number(plan),
         )
+
+    def _number(self, plan: Plan) -> int | None:
+        return self._numbers.get(id(plan))
 
     def _upkeep(self, plan: Plan) -> Upkeep | None:
         return None if self._names is None else upkeep_of(plan, self._estimates.of, self._policy)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,10 +23,39 @@ _MOST_SHOWN = 160
 
 
 @dataclass(frozen=True)
+class MeasuredOperator:
+    """An operator on a replica, under its name there: the rows and bytes that it holds, and its time since the dataflow
+    was rendered."""
+
+    replica: str
+    name: str
+    records: int
+    batches: int
+    bytes: int
+    elapsed_ms: int
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        rows, batches = (_counted(*each) for each in ((self.records, "row"), (self.batches, "batch")))
+        holds = f"holds {rows} in {batches} of {self.bytes:,} bytes, " if self.batches else ""
+        return f"on {self.replica} {self.name} {holds}has worked for {self.elapsed_ms:,} ms"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what if count == 1 else {'row': 'rows', 'batch': 'batches'}[what]}"
+
+
+PlaceInPlan = tuple[int, int]
+"""The position of an object, and the number of an operator there, in the order of the text."""
+
+
+@dataclass(frozen=True)
 class ExplainedOperator:
     """An operator. `rows`: an estimate, None: unknown. `details`: lines below its own. `bindings`: what is computed
     first, each with its heading. `reads`: the collection that it reads. `upkeep`: how it is kept true, and its
-    cost; text and pictures leave out that of operators without state."""
+    cost; text and pictures leave out that of operators without state. `number`: its place in the plan. `measured`:
+    what it is on replicas."""
 
     text: str
     inputs: tuple[ExplainedOperator, ...] = ()
@@ -35,12 +64,29 @@ class ExplainedOperator:
     bindings: tuple[tuple[str, ExplainedOperator], ...] = ()
     reads: str = ""
     upkeep: Upkeep | None = None
+    number: int | None = None
+    measured: tuple[MeasuredOperator, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The details, and the upkeep of what keeps state."""
-        shown = None if self.upkeep is None or self.upkeep.is_stateless else self.upkeep.text
-        return self.details if shown is None else (*self.details, shown)
+        """The details, the upkeep of what keeps state, and what was measured."""
+        upkeep = () if self.upkeep is None or self.upkeep.is_stateless else (self.upkeep.text,)
+        return (*self.details, *upkeep, *(each.text for each in self.measured))
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers of the operator and of all below it."""
+        own = frozenset(() if self.number is None else (self.number,))
+        return own.union(*(each.numbers for each in (*self.inputs, *(value for _, value in self.bindings))))
+
+    def with_measured(self, found: Mapping[PlaceInPlan, tuple[MeasuredOperator, ...]], at: int) -> ExplainedOperator:
+        """The operators of object `at` with what was found of them."""
+        return replace(
+            self,
+            inputs=tuple(below.with_measured(found, at) for below in self.inputs),
+            bindings=tuple((heading, value.with_measured(found, at)) for heading, value in self.bindings),
+            measured=() if self.number is None else found.get((at, self.number), ()),
+        )
 
 
 @dataclass(frozen=True)
@@ -57,6 +103,16 @@ class ExplainedPlan:
         """The plan as `output`, one of OUTPUTS."""
         forms = {"text": self.text, "json": self.json, "mermaid": self.mermaid}
         return forms[output]()
+
+    def has(self, place: PlaceInPlan) -> bool:
+        """Whether there is such an operator."""
+        at, number = place
+        return 0 <= at < len(self.objects) and number in self.objects[at][1].numbers
+
+    def with_measured(self, found: Mapping[PlaceInPlan, tuple[MeasuredOperator, ...]]) -> ExplainedPlan:
+        """The plan whose operators have what was found of them."""
+        objects = tuple((id, root.with_measured(found, at)) for at, (id, root) in enumerate(self.objects))
+        return replace(self, objects=objects)
 
     def text(self) -> str:
         parts = [f"{line}\n" for line in self.imports]
@@ -103,6 +159,8 @@ def _object(operator: ExplainedOperator) -> dict[str, Any]:
     if (upkeep := operator.upkeep) is not None:
         cost = {} if upkeep.rows is None else {"rows": upkeep.rows}
         made["upkeep"] = {"how": upkeep.how, **cost, "per": upkeep.per, "why": upkeep.why}
+    if operator.measured:
+        made["measured"] = [asdict(each) for each in operator.measured]
     if operator.bindings:
         made["bindings"] = [{"name": heading, "plan": _object(value)} for heading, value in operator.bindings]
     if operator.inputs:

@@ -99,7 +99,8 @@ class Scripted(GatewayServicer):
         if request.replan:
             replan = "same" if request.subject == "same" else "other"
             return pb.ExplainReply(text=f"{plan} by today's rows\n", output="text", replan=replan)
-        return pb.ExplainReply(text=f"{plan}{form}\n", output=request.output)
+        measured = " with what replicas report" if request.analyze else ""
+        return pb.ExplainReply(text=f"{plan}{form}{measured}\n", output=request.output, analyzed=request.analyze)
 
     def Why(self, request: pb.WhyRequest, context: grpc.ServicerContext) -> pb.WhyReply:
         replica = pb.Cause(subject="replica r1", kind="replica", write=9_000, says="has taken in all")
@@ -229,6 +230,14 @@ def test_explain_prints_the_form_that_is_asked_for(gateway: Scripted, capsys: py
     assert main(["explain", "early", "-n", "prod"]) == 0
     assert capsys.readouterr().out == "the plan of early in prod\n"
     assert main(["explain", "early", "-n", "prod", "-o", "json"]) == 1
+    assert "earlier version" in capsys.readouterr().err
+
+
+def test_explain_analyze_prints_what_replicas_report(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """An operator of an earlier version does not, and the command says so."""
+    assert main(["explain", "delays", "-n", "prod", "--analyze"]) == 0
+    assert capsys.readouterr().out == "the plan of delays in prod with what replicas report\n"
+    assert main(["explain", "early", "-n", "prod", "--analyze"]) == 1
     assert "earlier version" in capsys.readouterr().err
 
 

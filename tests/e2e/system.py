@@ -290,9 +290,9 @@ class System:
         ran: subprocess.CompletedProcess[str] = wait_for(f"`tidemark {' '.join(arguments)}`", done, self.log)
         return ran
 
-    def explain(self, subject: str) -> str:
+    def explain(self, subject: str, *more: str) -> str:
         """What the CLI prints, on both streams."""
-        done = self.tidemark("explain", subject, "-n", self.namespace)
+        done = self.tidemark("explain", subject, "-n", self.namespace, *more)
         return done.stdout + done.stderr
 
     def query(self, sql: str, as_of: int | None = None) -> dict[str, Any]:

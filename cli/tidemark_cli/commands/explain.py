@@ -17,6 +17,9 @@ _EXAMPLES = """
 # Print the plan that replicas run for a Dataflow
 kubectl tidemark explain delays -n team-a
 
+# Print beside each operator what it holds and has cost on each replica
+kubectl tidemark explain delays --analyze
+
 # Print the plan that a SELECT would have as a Dataflow
 kubectl tidemark explain 'SELECT carrier, count(*) FROM flights GROUP BY carrier'
 
@@ -35,13 +38,20 @@ kubectl tidemark explain delays -o mermaid > delays.mmd
     show_default=True,
     help="Output format: a tree, JSON, or a flow chart in Mermaid's language.",
 )
+@click.option(
+    "--analyze",
+    is_flag=True,
+    help="Print also what each operator of a Dataflow holds and has cost on each replica.",
+)
 @calls_gateway()
-def explain(gateway: Gateway, namespace: str, subject: str, output: str) -> None:
+def explain(gateway: Gateway, namespace: str, subject: str, output: str, analyze: bool) -> None:
     """Print the plan of a Dataflow or of a SELECT, as a tree."""
-    request = ExplainRequest(namespace=namespace, subject=subject, output=output)
+    request = ExplainRequest(namespace=namespace, subject=subject, output=output, analyze=analyze)
     with connected(gateway) as stub:
         reply = stub.Explain(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
     if (reply.output or OUTPUTS[0]) != output:
         raise GatewayFailed(f"the operator is of an earlier version, and prints text alone: leave out -o {output}")
+    if analyze and not reply.analyzed:
+        raise GatewayFailed("the operator is of an earlier version, and knows no --analyze")
     text = printable_lines(reply.text)
     click.echo(text, nl=not text.endswith("\n"))

@@ -223,28 +223,32 @@ class TopReply(_message.Message):
     def __init__(self, dataflows: _Optional[_Iterable[_Union[DataflowUsage, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ("namespace", "subject", "dialect", "output", "replan")
+    __slots__ = ("namespace", "subject", "dialect", "output", "replan", "analyze")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     DIALECT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     REPLAN_FIELD_NUMBER: _ClassVar[int]
+    ANALYZE_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
     dialect: str
     output: str
     replan: bool
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[bool] = ...) -> None: ...
+    analyze: bool
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[bool] = ..., analyze: _Optional[bool] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("text", "output", "replan")
+    __slots__ = ("text", "output", "replan", "analyzed")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     REPLAN_FIELD_NUMBER: _ClassVar[int]
+    ANALYZED_FIELD_NUMBER: _ClassVar[int]
     text: str
     output: str
     replan: str
-    def __init__(self, text: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[str] = ...) -> None: ...
+    analyzed: bool
+    def __init__(self, text: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[str] = ..., analyzed: _Optional[bool] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica", "dialect", "parts")

@@ -13,6 +13,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark_protocol.ids import GlobalId, LocalId
@@ -338,6 +339,13 @@ Plan = (
 def refs(schema: Schema) -> tuple[ColumnRef, ...]:
     """One reference per column of the schema, in order."""
     return tuple(ColumnRef(i, c.type, c.nullable) for i, c in enumerate(schema))
+
+
+def preorder(plan: Plan) -> Iterator[Plan]:
+    """The plan and all below it, as `explain` lists and numbers them."""
+    yield plan
+    for below in inputs_of(plan):
+        yield from preorder(below)
 
 
 def inputs_of(plan: Plan) -> tuple[Plan, ...]:

@@ -78,6 +78,7 @@ def _lower(scope: Scope) -> Fragments:
     description, counts = scope.description, count_uses(scope.description)
     exported = {e.on for e in description.index_exports} | {e.on for e in description.sink_exports}
     streamed = _streamed(description)
+    scope.nodes.number(description.objects)
     indexes: dict[GlobalId, ArrangementId] = {}
     sinks: dict[GlobalId, Types] = {}
     for built in description.objects:
@@ -96,7 +97,7 @@ def _lower(scope: Scope) -> Fragments:
     for id in sorted(exported & set(description.import_ids)):
         stream = imported_stream(scope, id)
         scope.finish(stream, _exports(scope, id, stream, stream.tree, indexes, sinks))
-    return Fragments(tuple(scope.fragments), scope.arrangements, indexes, sinks, scope.constants)
+    return Fragments(tuple(scope.fragments), scope.arrangements, indexes, sinks, scope.constants, scope.nodes)
 
 
 def _keys_of(description: DataflowDescription, name: GlobalId) -> list[tuple[int, ...]]:
@@ -155,7 +156,8 @@ def lower(scope: Scope, plan: Plan) -> Stream:
     rule: Callable[[Scope, Any], Stream] | None = _RULES.get(type(plan))
     if rule is None:
         raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for {type(plan).__name__}")
-    return rule(scope, plan)
+    with scope.nodes.lowering(plan):
+        return rule(scope, plan)
 
 
 def _constant(scope: Scope, plan: Constant) -> Stream:
@@ -166,7 +168,10 @@ def _constant(scope: Scope, plan: Constant) -> Stream:
 
 def _get(scope: Scope, plan: Get) -> Stream:
     if plan.id in scope.shared:
-        return Stream(scope.shared[plan.id].tree, plan.schema)
+        tree = scope.shared[plan.id].tree
+        if isinstance(tree, IndexSource):
+            scope.nodes.read(tree.arrangement)
+        return Stream(tree, plan.schema)
     if plan.id in scope.inlined:
         return Stream(lower(scope, scope.inlined[plan.id]).tree, plan.schema)
     return Stream(imported_stream(scope, GlobalId(plan.id)).tree, plan.schema)
@@ -189,7 +194,8 @@ def _keep(scope: Scope, name: GlobalId | LocalId, plan: Plan, keys: list[tuple[i
     stream = lower(scope, plan)
     scope.groups[name] = groups_of(scope, plan, stream)
     arranged = [key for key in keys if order_of_groups(scope.groups[name], key) is None]
-    made = scope.arrange(name, stream, arranged) if arranged else scope.publish(name, stream, stream.tree)
+    with scope.nodes.lowering(plan):
+        made = scope.arrange(name, stream, arranged) if arranged else scope.publish(name, stream, stream.tree)
     scope.finish(stream, made)
 
 

@@ -4,7 +4,8 @@
                            [[bound, number], ...] of steps by powers of two milliseconds
     Status arrangements    number, rows, batches and bytes
     Status operators       [name, kind, rows, batches, bytes, milliseconds] of each; see OPERATORS_MAX; channels
-                           [[from, to], ...] by places in this list
+                           [[from, to], ...] by places in this list; nodes [[object, number], ...] of each in the plan,
+                           by places (null: none)
 
 The status is sent for the dataflow's first export, at most every REPORT_SECONDS, and only where it has changed.
 """
@@ -67,7 +68,7 @@ class CostStatus:
             self._send("arrangements", _numbers(arrangement_sizes(keeps())))
             costs = operators()
             told = {"operators": operators_json(costs), "channels": channels_json(channels(), len(costs))}
-            self._send("operators", told)
+            self._send("operators", told | {"nodes": nodes_json(costs)})
 
     def state_freed(self) -> None:
         """Sends at once that the dataflow keeps no state."""
@@ -103,15 +104,25 @@ def arrangement_sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
 
 def operators_json(operators: Sequence[OperatorCost]) -> str:
     """The operators in their order, as JSON; beyond OPERATORS_MAX the cheapest are the last entry."""
-    shown, others = operators, tuple[OperatorCost, ...]()
-    if len(operators) > OPERATORS_MAX:
-        longest = sorted(range(len(operators)), key=lambda at: -operators[at].microseconds)[: OPERATORS_MAX - 1]
-        shown = [operators[at] for at in sorted(longest)]
-        others = tuple(o for at, o in enumerate(operators) if at not in set(longest))
+    shown, others = _shown(operators)
     rows = [[o.name[:NAME_LENGTH_MAX], o.kind, *_measured([o])] for o in shown]
     if others:
         rows.append([f"{len(others)} others", "", *_measured(others)])
     return json.dumps(rows)
+
+
+def nodes_json(operators: Sequence[OperatorCost]) -> str:
+    """The nodes of what `operators_json` lists, as JSON."""
+    shown, others = _shown(operators)
+    return json.dumps([*(o.node for o in shown), *([None] if others else [])])
+
+
+def _shown(operators: Sequence[OperatorCost]) -> tuple[Sequence[OperatorCost], Sequence[OperatorCost]]:
+    """The operators that are listed, in their order, and the others."""
+    if len(operators) <= OPERATORS_MAX:
+        return operators, ()
+    longest = sorted(range(len(operators)), key=lambda at: -operators[at].microseconds)[: OPERATORS_MAX - 1]
+    return [operators[at] for at in sorted(longest)], [o for at, o in enumerate(operators) if at not in set(longest)]
 
 
 def channels_json(channels: Collection[tuple[int, int]], operators: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
@@ -35,6 +36,7 @@ from tidemark_protocol.plan.lir import (
     MapFilterProject,
     Plan,
     Reduce,
+    preorder,
     refs,
 )
 
@@ -144,6 +146,65 @@ def test_explain_notes_the_last_recomputation_of_each_replica() -> None:
     cast(Any, context).running = lambda *_: SimpleNamespace(collections_of=lambda _: collections)
     plan = asyncio.run(explain(context, admission, "anne", "ns", "d"))
     assert plan.notes == (f"on replica r1 3 times, last {done}", f"on replica r2 {why}")
+
+
+def on_replica(**statuses: Mapping[str, str]) -> Any:
+    return SimpleNamespace(
+        statuses=statuses, hydrating=None, recomputed=None, recomputations_given_up="", hydrated=True
+    )
+
+
+def test_an_analyzed_plan_has_what_each_replica_reports() -> None:
+    """Beside the operators of the plan; what is of none, and what the whole has cost, is below it."""
+    context, admission = made()
+    revision = with_counts(context, 1024, 1024, through=grouped)
+    number = [type(node) for node in preorder(revision.description.objects[0].plan)].index(Join)
+    told = on_replica(
+        steps={"steps": "2", "elapsed_ms": "1500", "max_ms": "900", "hydration_ms": "900"},
+        operators={
+            "operators": '[["read a", "Get", 0, 0, 0, 7], ["join", "Join", 4096, 3, 65536, 1200], '
+            '["index d", "ArrangeBy", 1, 1, 80, 4]]',
+            "nodes": f"[[0, {number + 2}], [0, {number}], null]",  # the sample's inputs are one value
+        },
+    )
+    hydrating = on_replica(operators={"operators": '[["join", "Join", 1, 1, 1, 1]]'})
+    hydrating.hydrating = SimpleNamespace(percent=40)
+    earlier = on_replica(operators={"operators": '[["join", "Join", 1, 1, 1, 1]]'})
+    computing = [("r1", told), ("r2", hydrating), ("r3", earlier)]
+    ids = [revision.export_id(export.name) for export in revision.exports]
+    collections = [
+        SimpleNamespace(id=ids[0], computing=computing),
+        SimpleNamespace(id="other", computing=[("r9", told)]),
+    ]
+    cast(Any, context).running = lambda *_: SimpleNamespace(collections_of=lambda _: collections)
+    plan = asyncio.run(explain(context, admission, "anne", "ns", "d", analyze=True))
+
+    lines = plan.text().splitlines()
+    at = next(at for at, line in enumerate(lines) if line.strip().startswith("Join"))
+    assert lines[at + 1].strip().startswith("incremental, about 1,024 rows a change")
+    assert lines[at + 2].strip() == "on r1 join holds 4,096 rows in 3 batches of 65,536 bytes, has worked for 1,200 ms"
+    assert lines[at + 4].strip() == "on r1 read a has worked for 7 ms"
+    assert plan.notes == (
+        "on r1 2 steps took 1,500 ms: the hydration 900 ms, the longest 900 ms",
+        "on r1 index d holds 1 row in 1 batch of 80 bytes, has worked for 4 ms",
+        "on r2 it hydrates: 40 %",
+        "on r3 nothing is reported yet: replicas report every ten seconds",
+        "on r3 join holds 1 row in 1 batch of 1 bytes, has worked for 1 ms",
+    )
+    measured = {"replica": "r1", "name": "join", "records": 4096, "batches": 3, "bytes": 65536, "elapsed_ms": 1200}
+    (joined,) = json.loads(plan.json())["objects"][0]["plan"]["inputs"]
+    assert joined["measured"] == [measured]
+    assert "<br/>on r1 join holds 4,096 rows" in plan.mermaid()
+    assert "on r1" not in asyncio.run(explain(context, admission, "anne", "ns", "d")).text()
+
+
+def test_nothing_is_analyzed_where_no_replica_computes() -> None:
+    context, admission = made()
+    with_counts(context, 1024, 1024)
+    plan = asyncio.run(explain(context, admission, "anne", "ns", "d", analyze=True))
+    assert plan.notes == ("no replica computes this plan now",)
+    with pytest.raises(QueryRefused, match="no replica runs it"):
+        asyncio.run(explain(context, admission, "anne", "ns", "SELECT a FROM s.a", analyze=True))
 
 
 def ask(context: ReconcileContext, admission: PlannerAdmission, name: str = "d") -> tuple[ExplainedPlan, bool]:

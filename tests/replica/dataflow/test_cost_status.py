@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tidemark_operator.controller.reports.operator_costs import OperatorCost as Heard
-from tidemark_operator.controller.reports.operator_costs import operator_channels, operator_costs
+from tidemark_operator.controller.reports.operator_costs import operator_channels, operator_costs, operator_nodes
 from tidemark_operator.controller.reports.step_histogram import step_histogram
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
@@ -21,6 +22,7 @@ from tidemark_replica.telemetry.cost_status import (
     CostStatus,
     arrangement_sizes,
     channels_json,
+    nodes_json,
     operators_json,
 )
 
@@ -92,6 +94,9 @@ def test_the_controller_reads_the_replicas_operator_reports() -> None:
     heard = operator_costs(fields)
     assert operator_channels(fields) == ((0, 1),)
     assert channels_json({(0, 1)}, OPERATORS_MAX + 1) == "[]"
+    nodes = nodes_json([replace(join, node=(0, 3)), reduce])
+    assert operator_nodes({"nodes": nodes}) == ((0, 3), None)
+    assert operator_nodes({}) == operator_nodes({"nodes": "[[7]]"}) == operator_nodes({"nodes": "7"}) == ()
     assert heard == (Heard("join", "Join", 5, 2, 70, 1), Heard(("reduce" * 40)[:NAME_LENGTH_MAX], "Reduce", 1, 1, 9, 0))
 
 
@@ -106,6 +111,10 @@ def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
     assert [o.elapsed_ms for o in heard[:3]] == [68, 69, 70]
     assert sum(o.elapsed_ms for o in heard) == 2 * sum(range(100))
     assert sum(o.records for o in heard) == 200
+    nodes = operator_nodes({"nodes": nodes_json([replace(o, node=(0, n)) for n, o in enumerate(many)])})
+    assert [int(o.name.split()[0]) for o in heard[:-1]] == [node[1] for node in nodes[:-1] if node is not None]
+    assert len(nodes) == OPERATORS_MAX
+    assert nodes[-1] is None
 
 
 @pytest.mark.parametrize(

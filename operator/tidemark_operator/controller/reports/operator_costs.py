@@ -12,6 +12,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark_protocol.explained_plan import PlaceInPlan
+
 
 @dataclass(frozen=True)
 class OperatorCost:
@@ -31,6 +33,16 @@ def operator_costs(fields: Mapping[str, str]) -> tuple[OperatorCost, ...]:
         rows = json.loads(fields.get("operators", "[]"))
         return tuple(OperatorCost(str(name), str(kind), *map(int, numbers)) for name, kind, *numbers in rows)
     except (TypeError, ValueError):
+        return ()
+
+
+def operator_nodes(fields: Mapping[str, str]) -> tuple[PlaceInPlan | None, ...]:
+    """The nodes of the plan that the operators are of, in the order of `operator_costs`; empty for an image that tells
+    none."""
+    try:
+        nodes = json.loads(fields.get("nodes", "[]"))
+        return tuple(None if node is None else (int(node[0]), int(node[1])) for node in nodes)
+    except (IndexError, TypeError, ValueError):
         return ()
 
 

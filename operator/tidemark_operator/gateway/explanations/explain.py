@@ -12,6 +12,7 @@ from tidemark_operator.catalogue.row_counts import OutdatedCount, counts_of_now,
 from tidemark_operator.errors import QueryRefused, Rejected, Waiting
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.auth.rights import refusal
+from tidemark_operator.gateway.explanations.analyzed_plan import analyzed
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.as_of_selection import check_beginning
 from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
@@ -41,15 +42,20 @@ async def explain(
     namespace: str,
     subject: str,
     dialect: str = "spark",
+    *,
+    analyze: bool = False,
 ) -> ExplainedPlan:
-    """The plan. `subject`: a Dataflow's name, or SQL in `dialect`.
+    """The plan. `subject`: a Dataflow's name, or SQL in `dialect`. `analyze`: with what its operators hold and cost on
+    each replica.
 
     Raises:
-        QueryRefused: there is no such Dataflow or no plan of it, or the planner refuses the SQL.
+        QueryRefused: there is no such Dataflow or no plan of it, or the planner refuses the SQL, or SQL is analyzed.
         TooMany, PlannerUnavailable: the planner has too many statements, or does not answer.
     """
     check_length(subject)
     if len(subject.split()) > 1:
+        if analyze:
+            raise QueryRefused("a SELECT has nothing to analyze: no replica runs it; name a Dataflow")
         return await _of_sql(context, admission, caller, namespace, subject, dialect)
     state, revision = _planned(context, namespace, subject)
     sources = context.registry.sources(namespace)
@@ -59,7 +65,8 @@ async def explain(
     names = import_names(context.registry, namespace, revision.description)
     now = current_row_counts(context, namespace, {parent.name for parent in revision.reads})
     notes = (*_recomputations(context, state), *_notes(state.key, outdated(revision, now), names))
-    return replace(plan, notes=notes)
+    plan = replace(plan, notes=notes)
+    return analyzed(plan, context.running(namespace, state.instance), state.owner, revision) if analyze else plan
 
 
 async def explain_replan(

@@ -216,8 +216,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 plan, same = await explain_replan(*asked)
                 replan = "same" if same else "other"
                 return gateway_pb2.ExplainReply(text=plan.form(output), output=output, replan=replan)
-            plan = await explain(*asked, request.dialect or SPARK)
-            return gateway_pb2.ExplainReply(text=plan.form(output), output=output)
+            plan = await explain(*asked, request.dialect or SPARK, analyze=request.analyze)
+            return gateway_pb2.ExplainReply(text=plan.form(output), output=output, analyzed=request.analyze)
 
     async def Why(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:

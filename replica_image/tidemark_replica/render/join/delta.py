@@ -57,6 +57,7 @@ def lower_delta(scope: Scope, plan: Join, delta: DeltaJoin, lower: Callable[[Pla
         ),
         types,
     )
+    scope.nodes.marked(spec)
     joined = Stream(DeltaKernel(spec, tuple(i.stream.tree for i in inputs)), delta.closure.input)
     return scope.streams.mfp(joined, delta.closure)
 

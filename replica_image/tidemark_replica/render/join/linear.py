@@ -119,7 +119,7 @@ def _stage(scope: Scope, stage: JoinStage, stream: _StageInput, lookup: _StageIn
     left = _side(scope, stream, [stage.stream_key[i] for i in order], stage.stream_thinning)
     right = _side(scope, lookup, [stage.lookup_key[i] for i in order], stage.lookup_thinning)
     null_safe = tuple(order.index(i) for i in stage.null_safe)
-    spec = JoinSpec(left.input, right.input, null_safe)
+    spec = scope.nodes.marked(JoinSpec(left.input, right.input, null_safe))
     joined = Stream(JoinKernel(spec, left.stream.tree, right.stream.tree), stage.closure.input)
     return scope.streams.mfp(joined, stage.closure)
 

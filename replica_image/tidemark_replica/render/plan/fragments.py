@@ -42,6 +42,7 @@ from tidemark_replica.render.plan.pipeline import (
     Source,
     Types,
 )
+from tidemark_replica.render.plan.plan_nodes import PlanNodes
 from tidemark_replica.render.plan.retractions import RetractionAnalysis
 
 
@@ -82,6 +83,7 @@ class Fragments:
     sinks: Mapping[GlobalId, Types]
     """The column types of exported sinks."""
     constants: Mapping[str, Updates]
+    nodes: PlanNodes
 
     @property
     def has_delta_joins(self) -> bool:
@@ -118,6 +120,8 @@ class Scope:
     """The numbers of arrangements. A loop's body, a scope of its own, goes on with these counters."""
     loops: Iterator[int] = field(default_factory=count)
     spools: Iterator[int] = field(default_factory=count)
+    nodes: PlanNodes = field(default_factory=PlanNodes)
+    """Also those of loops' bodies."""
 
     @cached_property
     def retractions(self) -> RetractionAnalysis:
@@ -128,6 +132,7 @@ class Scope:
         """Allocate the arrangement of a stateful operator."""
         arrangement = self.next_arrangement(kind)
         self.arrangements[arrangement] = layout
+        self.nodes.made(arrangement)
         return arrangement
 
     def new_spool(self) -> str:
@@ -136,7 +141,9 @@ class Scope:
 
     def new_loop(self) -> str:
         """A new name for a recursion. The input of a recursion may itself be one, which is lowered meanwhile."""
-        return f"loop{next(self.loops)}"
+        loop = f"loop{next(self.loops)}"
+        self.nodes.made(loop)
+        return loop
 
     def next_arrangement(self, kind: str) -> ArrangementId:
         """An id that no arrangement of the dataflow has or had."""
@@ -189,13 +196,16 @@ def imported_stream(scope: Scope, id: GlobalId) -> Stream:
         if source.id == id:
             columns = tuple(source.shard.columns[c] for c in source.columns)
             schema = tuple(source.shard.schema[c] for c in source.columns)
+            scope.nodes.read(id)
             return Stream(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
     for export in scope.description.sink_exports:
         if isinstance(export.sink, ContinualTaskSink) and export.sink.own == id:
             shard = export.sink.shard
             names = tuple(c.name for c in shard.columns)
+            scope.nodes.read(id)
             return Stream(Source(id, names, arrow_types(shard.schema), delayed=True), shard.schema)
     index = next(i for i in scope.description.index_imports if i.id == id)
+    scope.nodes.read(scope.imported[id].arrangement)
     return Stream(IndexSource(scope.imported[id].arrangement, arrow_types(index.schema)), index.schema)
 
 

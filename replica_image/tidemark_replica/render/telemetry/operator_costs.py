@@ -14,7 +14,7 @@ rows. A step may run in another shape than the listed one: there an operator is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from tidemark_replica.kernels.joins.half_join import ArrangementLookup
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragments, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
+from tidemark_replica.render.plan.plan_nodes import PlanNode
 from tidemark_replica.render.task.timing import OperatorTimes
 from tidemark_replica.render.telemetry.operator_channels import Channel, channels
 from tidemark_replica.render.telemetry.operator_names import numbered, operator_kind, operator_name
@@ -34,17 +35,20 @@ _Key = tuple[str | int, ...]
 """Identifies an operator in every shape: the kind of node, and the arrangements that it names. A join may keep none of
 its own and read the arrangements that another join reads, too: it is known by its spec, which all shapes share.
 """
+_Found = tuple[str, str, tuple[ArrangementId, ...], PlanNode | None]
+"""The name, the kind, the arrangements that it names, and the node of the plan."""
 _NodeOperators = dict[str, tuple[OperatorIndex | None, ...]]
 """Per stage of a shape, the operator of each node in the order of `nodes_of`."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """`kind` is its word in `explain`."""
+    """`kind` is its word in `explain`, `node` the one there; None: none there has it, as an export's index."""
 
     name: str
     kind: str
     arrangements: tuple[ArrangementId, ...]
+    node: PlanNode | None
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class OperatorCost:
     batches: int
     bytes: int
     microseconds: int
+    node: PlanNode | None = None
 
 
 class OperatorCosts:
@@ -71,13 +76,13 @@ class OperatorCosts:
         self._places: dict[_Key, OperatorIndex] = {key: place for place, key in enumerate(found)}
         self._places |= {lookup: self._places[join] for lookup, join in self._lookups()}
         self._owners: dict[ArrangementId, OperatorIndex] = {}
-        for place, (_, _, mentions) in enumerate(found.values()):
+        for place, (_, _, mentions, _) in enumerate(found.values()):
             for arrangement in mentions:
                 self._owners.setdefault(arrangement, place)  # the first operator to name it keeps it
         kept = [tuple(a for a, owner in self._owners.items() if owner == place) for place in range(len(found))]
-        names, kinds = numbered([name for name, _, _ in found.values()]), [kind for _, kind, _ in found.values()]
-        self.operators = tuple(map(Operator, names, kinds, kept))
-        reads = ((self._owners[a], place) for place, (_, _, named) in enumerate(found.values()) for a in named)
+        names, nodes = numbered([name for name, *_ in found.values()]), [node for *_, node in found.values()]
+        self.operators = tuple(map(Operator, names, [kind for _, kind, _, _ in found.values()], kept, nodes))
+        reads = ((self._owners[a], place) for place, (_, _, named, _) in enumerate(found.values()) for a in named)
         self.channels = self._channels(fragments) | {(owner, place) for owner, place in reads if owner != place}
         """(from, to): rows of the first operator reach the second one, or are looked up by it."""
         self._shapes: dict[int, tuple[StageFrame, _NodeOperators]] = {}
@@ -114,19 +119,37 @@ class OperatorCosts:
             for place, operator in enumerate(self.operators)
         ]
 
-    def _find(self, fragments: Fragments) -> dict[_Key, tuple[str, str, tuple[ArrangementId, ...]]]:
-        """(name, kind, arrangements that it names) of each operator, in order."""
-        found: dict[_Key, tuple[str, str, tuple[ArrangementId, ...]]] = {}
+    def _find(self, fragments: Fragments) -> dict[_Key, _Found]:
+        """Each operator, in order."""
+        found: dict[_Key, _Found] = {}
         for fragment in fragments.fragments:
             if isinstance(fragment, LoopFragment):
                 loop = fragment.loop
-                found["", loop.name] = ("recursion", "LetRec", loop.arrangements)
+                of = fragments.nodes.by_name.get(loop.name)
+                found["", loop.name] = ("recursion", "LetRec", loop.arrangements, of)
                 continue
             for node in _bottom_up(fragment.stage):
                 if (name := operator_name(node, self._ids)) is not None:
                     mentions = tuple(_mentioned(_names(node), self._own))
-                    found.setdefault(self._key(node), (name, operator_kind(node), mentions))
+                    of = self._plan_node(node, mentions)
+                    found.setdefault(self._key(node), (name, operator_kind(node), mentions, of))
         return found
+
+    def _plan_node(self, node: p.Pipeline, mentions: Sequence[ArrangementId]) -> PlanNode | None:
+        nodes = self._fragments.nodes
+        match node:
+            case p.Source(name) | p.IndexSource(name):
+                return nodes.reads.get(name)
+            case p.LoopInTask(loop):
+                return nodes.by_name.get(loop.name)
+            case p.JoinKernel(spec) if (marked := nodes.of_spec(spec)) is not None:
+                return marked
+            case p.DeltaKernel(spec) if (marked := nodes.of_spec(spec)) is not None:
+                return marked
+            case p.ContinualTaskKernel():
+                return None
+            case _:
+                return next((nodes.by_name[each] for each in mentions if each in nodes.by_name), None)
 
     def _channels(self, fragments: Fragments) -> frozenset[Channel]:
         loops = {str(key[1]): place for key, place in self._places.items() if key[0] == ""}
@@ -250,4 +273,4 @@ def _leaves_first(tree: p.Pipeline) -> Iterator[p.Pipeline]:
 def _work(operator: Operator, kept: Iterable[Manifest], microseconds: int) -> OperatorCost:
     batches = [batch for manifest in kept for batch in manifest.batches]
     records, size = sum(b.rows for b in batches), sum(b.bytes for b in batches)
-    return OperatorCost(operator.name, operator.kind, records, len(batches), size, microseconds)
+    return OperatorCost(operator.name, operator.kind, records, len(batches), size, microseconds, operator.node)
