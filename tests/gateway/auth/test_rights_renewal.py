@@ -13,7 +13,7 @@ from tests.controller.harness import at
 from tests.gateway.auth.test_access import ApiServer
 from tests.gateway.streams.test_slow_subscribers import batch
 from tests.waiting import BOUND
-from tidemark_operator.errors import SubscribeRevoked
+from tidemark_operator.errors import SubscribeRevoked, TooMany
 from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_operator.gateway.auth import rights_renewal
 from tidemark_operator.gateway.auth.access import Access, Authenticator
@@ -33,9 +33,10 @@ READS = ReadSet("ns", [GlobalId("d/i")], {GlobalId("d/i"): Parent(DATAFLOWS.kind
 
 
 class Cluster(ApiServer):
-    """Knows who anne is for as long as her token holds; `holds`: whether it does. `seen`: it was asked something."""
+    """Knows who anne is for as long as her token holds; `holds`: whether it does; `crowded`: too many
+    logins have failed. `seen`: it was asked something."""
 
-    holds, strange = True, False
+    holds, strange, crowded = True, False, False
 
     def __init__(self, *allowed: str) -> None:
         super().__init__(*allowed)
@@ -45,6 +46,8 @@ class Cluster(ApiServer):
         self.seen.set()
         if self.strange:
             raise KeyError("status")
+        if self.crowded:
+            raise TooMany("too many logins by a wrong password: wait a minute")
         super()._ask(what)
 
     async def user(self, token: str) -> Any:
@@ -70,6 +73,7 @@ def play(
 ) -> Client:
     """A subscribe of anne's that was told up to 119, whose rights are asked for again and again."""
     monkeypatch.setattr(rights_renewal, "RECHECK_SECONDS", 0.001)
+    monkeypatch.setattr(rights_renewal, "RETRY_SECONDS", 0.001)
     monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 0.01)
     client = Client(takes)
 
@@ -127,7 +131,24 @@ def test_a_right_that_is_taken_back_ends_it(what: str, says: str, takes: bool, m
     assert play(story, monkeypatch, takes=takes).uppers == ([120] if takes else [])
 
 
-@pytest.mark.parametrize("how", ["away", "strange"])
+def test_a_login_that_may_not_be_looked_at_ends_it_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' guesses at the user's password end nothing at once, and keep no rights for ever."""
+
+    async def story(cluster: Cluster, subscription: Subscription, telling: asyncio.Task[None]) -> None:
+        cluster.crowded = True
+        await asked_again(cluster)
+        assert not telling.done()
+        cluster.crowded = False
+        await asked_again(cluster)
+        cluster.crowded = True
+        monkeypatch.setattr(rights_renewal, "UNCONFIRMED_SECONDS", 0.02)
+        with pytest.raises(SubscribeRevoked, match=r"not confirmed for 0 s: too many logins .*--as-of 119"):
+            await telling
+
+    play(story, monkeypatch)
+
+
+@pytest.mark.parametrize("how", ["away", "strange", "crowded"])
 def test_the_last_decision_holds_while_the_api_server_is_away(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its outage ends no subscribes, nor does what nobody understands of it; and what changed meanwhile is found out
     when it is back."""

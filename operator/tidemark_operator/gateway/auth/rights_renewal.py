@@ -3,18 +3,21 @@
     token or certificate ──► still valid? ──► may its user still read every relation? ──► the subscribe goes on
                              no               no                                          SubscribeRevoked
 
-While the API server does not answer, its last answer holds: an outage of the API server ends no subscribes.
+While the API server does not answer, its last answer holds: an outage of the API server ends no subscribes. While too
+many logins of the user fail, its own cannot be looked at: it is tried every RETRY_SECONDS, and the subscribe ends after
+UNCONFIRMED_SECONDS, or guesses at a password would keep rights that were withdrawn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tidemark_operator.errors import OperatorError, SubscribeRevoked
+from tidemark_operator.errors import OperatorError, SubscribeRevoked, TooMany
 from tidemark_operator.fleet.clients.subscription import Subscription
 from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
 from tidemark_operator.gateway.auth.rights import check_rights
@@ -23,8 +26,10 @@ from tidemark_protocol.ids import GlobalId
 
 LOG = logging.getLogger(__name__)
 RECHECK_SECONDS = 60.0
+RETRY_SECONDS, UNCONFIRMED_SECONDS = 6.0, 600.0
+"""A failed login of a user is forgotten every six seconds: then one more is looked at."""
 Authenticate = Callable[[], Awaitable[Access]]
-"""Authenticates the call again; raises Unauthenticated, ReviewUnavailable."""
+"""Authenticates the call again; raises Unauthenticated, ReviewUnavailable, TooMany."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,19 @@ async def while_allowed(subscription: Subscription, admit: Authenticate, reads: 
 
 
 async def _ask_again(subscription: Subscription, admit: Authenticate, reads: ReadSet) -> None:
+    confirmed, pause = time.monotonic(), RECHECK_SECONDS
     while subscription.failure is None:
-        await asyncio.sleep(RECHECK_SECONDS)
+        await asyncio.sleep(pause)
+        pause = RECHECK_SECONDS
         try:
             await check_rights(await admit(), reads.namespace, reads.ids, reads.owners)
+            confirmed = time.monotonic()
+        except TooMany as error:
+            pause = RETRY_SECONDS
+            if (silent := time.monotonic() - confirmed) >= UNCONFIRMED_SECONDS:
+                subscription.end(
+                    SubscribeRevoked(f"the right to read it was not confirmed for {silent:.0f} s: {error}")
+                )
         except ReviewUnavailable as error:
             LOG.warning("the rights of a subscribe cannot be checked, so it goes on: %s", error)
         except OperatorError as error:
