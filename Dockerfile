@@ -55,10 +55,13 @@ jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs \
 
 # --- what each needs of others, at the versions of constraints.txt ---
 FROM build AS operator-packages
+COPY replica_image/image/prepare.py replica_image/image/left-out-of-both.txt replica_image/image/
 RUN python -m venv --without-pip /opt/tidemark \
  && python replica_image/image/requirements.py operator pgwire >/requirements.txt \
  && /build/bin/pip --python /opt/tidemark/bin/python install --constraint constraints.txt --requirement /requirements.txt \
- && echo /opt/code >"$(/opt/tidemark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidemark.pth"
+ && packages=$(/opt/tidemark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+ && echo /opt/code >"$packages/tidemark.pth" \
+ && python replica_image/image/prepare.py "$packages"
 
 FROM build AS replica-packages
 RUN python -m venv --without-pip /opt/tidemark \

@@ -1,4 +1,8 @@
-"""`prepare.py SITE_PACKAGES SPARK`: makes what pip installed into what an image holds.
+"""`prepare.py SITE_PACKAGES [SPARK]`: makes what pip installed into what an image holds.
+
+leave out   what left-out-of-both.txt names
+
+With SPARK, for the replica's image:
 
 leave out   what left-out.txt names
 store       jars again, without deflate and with one time for all: layers are compressed as a whole anyway, and
@@ -7,6 +11,7 @@ write       SPARK/classpath and SPARK/options, so that starting a JVM needs no o
 """
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -18,15 +23,26 @@ HERE = Path(__file__).resolve().parent
 JAVA = "/opt/java/bin/java"
 WHEN = (2020, 1, 1, 0, 0, 0)
 WHEN_SECONDS = 1577836800
-# native libraries for other systems than Linux; whose processor they are for, their jars tell in too many ways
+# native libraries for other systems than Linux, and for processors that are known to be others
 FOREIGN = re.compile(
     r"(^|/)(win|windows|darwin|osx|mac|aix|freebsd|sunos)[^/]*/.*\.(so|dll|dylib|jnilib|a)$", re.IGNORECASE
 )
+PROCESSOR = re.compile(
+    r"[/_](android-\w+|x86_64-musl|x86_64|amd64|aarch_?64|armv?[67]?|x86|i386|loongarch64|mips64|ppc(?:64(?:le)?)?"
+    r"|riscv64|s390x)(?:/[^/]+)?\.so$"
+)
+NAMES = {"x86_64": {"x86_64", "amd64"}, "aarch64": {"aarch64", "aarch_64"}}
 SIGNATURE = re.compile(r"META-INF/[^/]*\.(SF|RSA|DSA)$")
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 
 
-def main(packages: Path, spark: Path) -> None:
+def main(packages: Path, spark: Path | None = None) -> None:
+    leave_out(packages, (HERE / "left-out-of-both.txt").read_text(encoding="utf-8"))
+    if spark is not None:
+        prepare_spark(packages, spark)
+
+
+def prepare_spark(packages: Path, spark: Path) -> None:
     leave_out(packages, (HERE / "left-out.txt").read_text(encoding="utf-8"))
     jars = packages / "pyspark" / "jars"
     for jar in sorted(jars.glob("*.jar")):
@@ -48,7 +64,7 @@ def leave_out(packages: Path, text: str) -> None:
     for pattern in patterns(text):
         found = list(packages.glob(pattern))
         if not found:
-            raise SystemExit(f"left-out.txt: {pattern} matches nothing in {packages}: has it another name now?")
+            raise SystemExit(f"left out: {pattern} matches nothing in {packages}: has it another name now?")
         for path in found:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -58,12 +74,19 @@ def store(jar: Path) -> None:
     beside = jar.with_suffix(".stored")
     with zipfile.ZipFile(jar) as old, zipfile.ZipFile(beside, "w", zipfile.ZIP_STORED) as new:
         for entry in old.infolist():
-            if not FOREIGN.search(entry.filename) and not SIGNATURE.search(entry.filename):
+            if not is_foreign(entry.filename) and not SIGNATURE.search(entry.filename):
                 copy = zipfile.ZipInfo(entry.filename, WHEN)
                 copy.external_attr = entry.external_attr
                 new.writestr(copy, b"" if entry.is_dir() else old.read(entry))
     os.replace(beside, jar)
     os.utime(jar, (WHEN_SECONDS, WHEN_SECONDS))
+
+
+def is_foreign(name: str, machine: str = platform.machine()) -> bool:
+    """Whether this file of a jar is a native library of another system or processor; on a machine that is not in NAMES
+    those of all processors stay."""
+    found = PROCESSOR.search(name)
+    return bool(FOREIGN.search(name) or (machine in NAMES and found and found[1] not in NAMES[machine]))
 
 
 def launch_options(packages: Path) -> list[str]:
@@ -84,4 +107,4 @@ def launch_options(packages: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, sys.argv[1:]))

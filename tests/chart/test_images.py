@@ -31,6 +31,8 @@ def test_only_the_replica_has_a_jvm_and_spark() -> None:
         assert "java" not in STAGES[stage]
     assert "requirements.py operator pgwire >" in STAGES["operator-packages"]
     assert "requirements.py planner replica >" in STAGES["replica-packages"]
+    for stage in ("operator", "replica"):
+        assert "/prepare.py" in STAGES[f"{stage}-packages"]
 
 
 def test_every_package_of_the_wheel_is_copied_and_reaches_the_build() -> None:

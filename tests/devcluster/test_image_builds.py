@@ -18,7 +18,7 @@ from tidemark_devcluster.images import base, host, sizes
 from tidemark_devcluster.images.build import CHECKOUT, image_name, version
 
 PREPARE = CHECKOUT / "replica_image" / "image" / "prepare.py"
-LEFT_OUT = CHECKOUT / "replica_image" / "image" / "left-out.txt"
+LEFT_OUT = ("left-out-of-both.txt", "left-out.txt")
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,9 @@ def test_images_carry_the_version_that_the_chart_installs() -> None:
 def test_every_pattern_that_an_image_leaves_out_is_still_there(prepare: ModuleType) -> None:
     """A new version of Spark with other names is noticed here, before an image is built."""
     packages = Path(pyspark.__file__).parents[1]
-    for pattern in prepare.patterns(LEFT_OUT.read_text()):
-        assert list(packages.glob(pattern)), pattern
+    for name in LEFT_OUT:
+        for pattern in prepare.patterns(PREPARE.with_name(name).read_text()):
+            assert list(packages.glob(pattern)), pattern
 
 
 def test_a_pattern_that_matches_nothing_stops_the_build(prepare: ModuleType, tmp_path: Path) -> None:
@@ -92,6 +93,21 @@ def test_a_jar_is_stored_with_one_time_and_without_foreign_libraries(prepare: Mo
     prepare.store(jar)
     assert jar.read_bytes() == first
     assert jar.stat().st_mtime == prepare.WHEN_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("machine", "kept"),
+    [
+        ("x86_64", {"linux/amd64/a.so", "native/Linux/x86_64/a.so", "META-INF/native/lib_linux_x86_64.so"}),
+        ("aarch64", {"linux/aarch64/a.so", "META-INF/native/lib_linux_aarch_64.so"}),
+    ],
+)
+def test_libraries_for_other_processors_stay_away(prepare: ModuleType, machine: str, kept: set[str]) -> None:
+    """A library that names no processor stays, and so does one with a name that nobody knows."""
+    names = kept | {"META-INF/native/linux64/b.so", "linux/new/b.so", "A.class", "x86/A.class"}
+    foreign = {"native/Linux/x86_64-musl/a.so", "linux/ppc64le/a.so", "linux/arm/a.so", "linux/i386/a.so"}
+    assert {name for name in names | foreign if not prepare.is_foreign(name, machine)} == names
+    assert not any(prepare.is_foreign(name, "a new one") for name in names | foreign)
 
 
 def test_documentation_goes_and_licences_stay(tmp_path: Path) -> None:
