@@ -56,7 +56,7 @@ def divide(
         writers = [open_files.enter_context(pa.ipc.new_file(str(path), schema)) for path in paths]
         for table in tables:
             found = row_hash(table) % np.uint64(shares) if share_of is None else share_of(table)
-            for share, rows in _by_share(table, found):
+            for share, rows in by_share(table, found):
                 writers[share].write_table(rows)
         open_files.close()
         for path in paths:
@@ -64,7 +64,7 @@ def divide(
             path.unlink()
 
 
-def _by_share(table: pa.Table, found: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
+def by_share(table: pa.Table, found: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each share, in their order."""
     order = np.argsort(found, kind="stable")
     rows = table.take(pa.array(order))

@@ -26,6 +26,7 @@ from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.refresh_times import RefreshTimes
+from tidemark_replica.sinks.table.task_writes import TaskWriter
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
 
@@ -47,7 +48,9 @@ def build_sink(
     if isinstance(sink, ClientExport):
         return clients.build(export.id, sink, as_of, jobs, wake)
     if isinstance(sink, ContinualTaskExport):
-        return ContinualTaskSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake)
+        return ContinualTaskSink(
+            export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, TaskWriter(clients.session)
+        )
     progress = None
     if sink.refresh is not None:
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
@@ -58,7 +61,9 @@ def build_sink(
     )
     check = BackupCheck(sink.shard, [destination for _, destination in destinations], handles, short_publish_jobs)
     shared = handles, watch, jobs, respond, wake
-    return MaterializedViewSink(export.id, sink.shard, as_of, *shared, progress, publishers, check)
+    return MaterializedViewSink(
+        export.id, sink.shard, as_of, *shared, progress, publishers, check, TaskWriter(clients.session)
+    )
 
 
 def _destinations(

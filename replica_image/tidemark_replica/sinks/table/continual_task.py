@@ -23,6 +23,7 @@ from tidemark_replica.events.jobs import Pool
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.sink_progress import SinkProgress, Staged
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
+from tidemark_replica.sinks.table.task_writes import TaskWriter
 from tidemark_replica.telemetry.error_status import Errors
 
 
@@ -67,9 +68,10 @@ class ContinualTaskSink(MaterializedViewSink):
         jobs: Pool,
         respond: Callable[[Response], None],
         moved: Callable[[], None] | None = None,
+        tasks: TaskWriter | None = None,
     ) -> None:
         self._task = ContinualTaskProgress(as_of.encode())
-        super().__init__(id, shard, as_of, handles, watch, jobs, respond, moved, self._task)
+        super().__init__(id, shard, as_of, handles, watch, jobs, respond, moved, self._task, tasks=tasks)
 
     @property
     def is_full(self) -> bool:

@@ -32,6 +32,7 @@ from tidemark_persist import (
     ShardDeleted,
     ShardMismatch,
     ShardNotFound,
+    StagedFile,
 )
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
@@ -47,6 +48,7 @@ from tidemark_replica.sinks.table.lost_files import LostFileCheck
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
 from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
+from tidemark_replica.sinks.table.task_writes import TaskWriter
 from tidemark_replica.telemetry.error_status import Errors
 from tidemark_replica.values.failure_text import log_text, public_text
 
@@ -89,15 +91,16 @@ class MaterializedViewSink:
         progress: SinkProgress | None = None,
         publishers: Sequence[Publisher] = (),
         backup_check: BackupCheck | None = None,
+        tasks: TaskWriter | None = None,
     ) -> None:
         """`moved` is called when the shard has moved. `publishers`: write the view to its destinations, at which
-        `backup_check` runs before the first append."""
+        `backup_check` runs before the first append. `tasks`: writes large appends; None: the driver does."""
         self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
         self._jobs, self._respond = jobs, respond
         self._as_of = as_of.encode()
         self._progress = progress or SinkProgress(self._as_of, new_commit_id)
         self._publishers, self._backup_check = publishers, backup_check
-        self._lost_files = LostFileCheck(shard, handles, jobs)
+        self._lost_files, self._tasks = LostFileCheck(shard, handles, jobs), tasks
         self._term: WriterTerm | None = None
         self._job: Job | None = None
         self._maintenance_job: Job | None = None
@@ -328,14 +331,14 @@ class MaterializedViewSink:
         shard = self._existing() if self._written else self._handles.writer(self._shard)
         epoch = self._epoch_of(shard)
         try:
-            outcome = append_to(shard, append, epoch)
+            outcome = append_to(shard, append, epoch, self._tasks)
         except ShardDeleted as deleted:
-            outcome = append_to(self._reopened(deleted), append, epoch)
+            outcome = append_to(self._reopened(deleted), append, epoch, self._tasks)
         except PartGone:  # a correction goes on from nothing that was read before
             if not append.correct or not shard.look_for_lost_files():
                 raise
             self._epoch = shard.epoch
-            outcome = append_to(shard, append, self._epoch)
+            outcome = append_to(shard, append, self._epoch, self._tasks)
         if append.correct and outcome.won:
             self.correction_seconds = time.monotonic() - began
         return outcome
@@ -426,13 +429,18 @@ class MaterializedViewSink:
             self._respond(self._failure)
 
 
-def append_to(shard: Shard, append: AppendAttempt, epoch: int | None = None) -> AppendOutcome:
+def append_to(
+    shard: Shard, append: AppendAttempt, epoch: int | None = None, tasks: TaskWriter | None = None
+) -> AppendOutcome:
     """Runs on a pool. Raises PersistError and OSError; ForeignCommit where the table is of another epoch."""
     shard.check_epoch(epoch)
     upper = shard.refresh().upper
     # where the upper has moved on, only the outcome is needed: the contents to compare with may be compacted by now
     lost = shard.lost_files() if append.correct and append.syncs else frozenset[str]()
-    files = stage(shard, append, lost) if upper == append.expected_upper else []
+    files: list[StagedFile] = []
+    if upper == append.expected_upper and append.syncs:
+        by_tasks = None if tasks is None else tasks.stage(shard, append, lost)
+        files = stage(shard, append, lost) if by_tasks is None else by_tasks
     try:
         ended = shard.compare_and_append(
             files,

@@ -53,8 +53,11 @@ class Rows:
     def read(self, deltas: Iterable[SinkDelta]) -> Iterator[Table]:
         """Staged updates with the shard's column names."""
         for delta in deltas:
-            for batch in delta.batches():
-                yield pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
+            yield from map(self.named, delta.batches())
+
+    def named(self, batch: pa.RecordBatch) -> Table:
+        """A batch of staged updates with the shard's column names."""
+        return pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
 
 
 def stage(shard: Shard, append: AppendAttempt, lost: Collection[str] = ()) -> list[StagedFile]:
