@@ -174,7 +174,7 @@ class TaskWriter:
         return [StagedFile.from_json(text) for text in self._run(function, tasks, what)]
 
     def _run(self, function: Callable[[Iterable[Any]], Iterator[Any]], tasks: int, what: str) -> list[str]:
-        """What the tasks report. A task that finds a file gone tells so by name."""
+        """Runs the job; returns the reports of its tasks. A task that finds a file gone tells so by name."""
         session = self._session()
         try:
             rows = session.range(0, tasks, 1, tasks).mapInArrow(function, "reported string").collect()
