@@ -48,13 +48,13 @@ def views(spark: Any, folder: Path, events: EventHistory, bounds: Sequence[int])
     harness = EventHarness(spark, folder, events)
     try:
         for first in range(0, len(names), TOGETHER):
-            made |= maintain(harness, _planned(catalyst, harness, names[first : first + TOGETHER]), bounds)
+            made |= maintain(harness, planned(catalyst, harness, names[first : first + TOGETHER]), bounds)
     finally:
         harness.close()
     return made
 
 
-def _planned(catalyst: Catalyst, of: EventHarness, names: Sequence[str]) -> Planned:
+def planned(catalyst: Catalyst, of: EventHarness, names: Sequence[str]) -> Planned:
     relations = tuple(
         Relation("nexmark", name, GlobalId(name), t.columns, _shard(of, name), t.keys, t.monotonic and not of.churns)
         for name, t in TABLES.items()

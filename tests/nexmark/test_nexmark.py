@@ -7,6 +7,7 @@ also go and come back, and in steps over several times.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ import pytest
 
 from bench.nexmark.queries import QUERIES, STATELESS, by_duckdb
 from tests.nexmark.history import EventHistory
-from tests.nexmark.maintained import views
+from tests.nexmark.maintained import TOGETHER, EventHarness, planned, views
 from tests.oracle.check import rounded
 from tests.oracle.harness import contents
+from tests.oracle.variants.worse_plans import WORSE, changed
 from tests.tpch.alike import alike
+from tests.tpch.maintained import maintain
 from tests.tpch.spark_answers import counted
+from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_replica.storage.nexmark.events import Auctioneer
 from tidemark_replica.storage.nexmark.tables import TABLES
 
@@ -29,6 +33,16 @@ BEGAN = 1_700_000_000_000 - 5_000
 SLOW = Auctioneer(seed=14, events_per_second=50, began=BEGAN)
 """Some windows of ten seconds, and sessions, in few events."""
 ENDS = (0, 400, 401, 1200, 2000)
+OTHERS = {
+    "worst order": 9,
+    "worst order, linear": 9,
+    "chosen order, linear": 0,
+    "aggregates first": 1,
+    "never only growing": 7,
+    "apart": 3,
+    "all of these": 12,
+}
+"""The queries that have another plan than the chosen one, at least."""
 
 
 class Run:
@@ -82,3 +96,30 @@ def test_oracle_a_view_shows_what_duckdb_answers(run: Run, name: str) -> None:
 def test_oracle_a_view_shows_what_duckdb_answers_where_rows_come_and_go(churned: Run, name: str) -> None:
     """Some steps are over several times."""
     churned.check(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worse", WORSE)
+def test_oracle_no_worse_plan_shows(spark: Any, run: Run, tmp_path: Path, worse: str) -> None:
+    """The updates of the chosen plans, and DuckDB's rows at every frontier."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    catalyst, harness = Catalyst(session), EventHarness(spark, tmp_path, run.events)
+    names, others = list(QUERIES), set[str]()
+    try:
+        for first in range(0, len(names), TOGETHER):
+            asked = partial(planned, catalyst, harness, names[first : first + TOGETHER])
+            chosen, forced = asked(), WORSE[worse].of(asked)
+            others |= changed(chosen, forced)
+            if forced == chosen:
+                continue
+            for name, updates in maintain(harness, forced, run.bounds).items():
+                assert updates == run.updates[name], name
+                for time in run.events.times:
+                    rows, errors = contents(updates, time)
+                    assert not errors
+                    assert alike(rounded(rows), run.by_duckdb(name, time)), f"{name} at {time}"
+    finally:
+        harness.close()
+    print(f"{worse}: {len(others)} of the queries have another plan: {sorted(others)}")
+    assert len(others) >= OTHERS[worse]

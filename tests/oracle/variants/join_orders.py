@@ -29,8 +29,9 @@ def forced(choose: Choice, first: First, by_paths: bool = True) -> Iterator[None
     with pytest.MonkeyPatch.context() as patch:
         for module in (linear, delta):
             patch.setattr(module, "next_lookup", next_lookup)
-        rule = first_input if first is None else lambda known, orders: first(len(known))
-        patch.setattr(joins, "FIRST_INPUTS", (rule,))
+        patch.setattr(joins, "FIRST_INPUTS", (first_input,))
+        if first is not None:  # also of two inputs, which planning meets in the query's order
+            patch.setattr(joins._Planner, "_find_first_inputs", lambda planner, _: (first(len(planner._candidates)),))
         if not by_paths:
             patch.setattr(joins, "delta_join", lambda problem, prefer: None)
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tidemark_protocol.ids import GlobalId, LocalId
@@ -14,15 +14,20 @@ Parts = Mapping[GlobalId | LocalId, Plan]
 
 def kept_apart(description: DataflowDescription) -> DataflowDescription:
     """The dataflow, in which each reader keeps an arrangement of its own, and computes parts that are shared itself."""
+    return replace(description, objects=apart(description.objects))
+
+
+def apart(shared: Iterable[BuildDesc]) -> tuple[BuildDesc, ...]:
+    """The objects of `kept_apart`."""
     parts: dict[GlobalId | LocalId, Plan] = {}
     objects = list[BuildDesc]()
-    for built in description.objects:
+    for built in shared:
         plan = unshared(built.plan, parts)
         if "/shared/" in built.id:
             parts[built.id] = plan
         else:
             objects.append(replace(built, plan=plan))
-    return replace(description, objects=tuple(objects))
+    return tuple(objects)
 
 
 def unshared(plan: Plan, parts: Parts | None = None) -> Plan:
