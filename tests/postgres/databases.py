@@ -16,15 +16,20 @@ from time import sleep
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.dialects.postgres import Postgres, running
 from tests.storage.ingestion_samples import contents, description
+from tests.waiting import until
 from tidemark_persist import DIFF, ERROR, TIME, ShardWriters, open_shard, read_part
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable, SourceTable
 from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.postgres.connection import Replication
 from tidemark_replica.storage.postgres.inspect import tables_of
+from tidemark_replica.storage.postgres.pgoutput import parse_lsn
 from tidemark_replica.storage.postgres.source import PostgresIngestion
+from tidemark_replica.storage.postgres.tick import Tick
 
 LOGICAL = ("wal_level=logical", "max_wal_senders=20", "max_replication_slots=20", "wal_sender_timeout=20s")
 FOLLOWED_SECONDS = 600.0
@@ -101,6 +106,16 @@ def ingester(
     return Ingester(described, WriterTerm(term), PostgresIngestion(spec, described.id, credentials), ShardWriters())
 
 
+def read_everything(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tick waits for what was written before it."""
+    read = Tick.read
+
+    def read_all(self: Tick, stream: Replication, until: int = 0) -> int:
+        return read(self, stream, max(until, parse_lsn(database.value("select pg_current_wal_lsn()::text"))))
+
+    monkeypatch.setattr(Tick, "read", read_all)
+
+
 def source_of(one: Ingester) -> PostgresIngestion:
     assert isinstance(one._source, PostgresIngestion)
     return one._source
@@ -126,6 +141,11 @@ class Database:
     def rows(self, query: str) -> list[Row]:
         with connect(self.server, self.name) as connection:
             return connection.execute(query).fetchall()
+
+    def drop_slot(self, slot: str) -> None:
+        """Drops the slot, once the server has noticed that the connection ended which had it."""
+        until(lambda: not self.value(f"select active from pg_replication_slots where slot_name = '{slot}'"))
+        self.run(f"select pg_drop_replication_slot('{slot}')")
 
     def spec(self, *tables: PostgresTable, **more: Any) -> PostgresSource:
         return spec_of(self.server, self.name, *tables, **more)

@@ -223,7 +223,7 @@ def test_a_large_table_begins_after_the_small_ones(
         tick_until_begun(one, 1100)
         assert sum(rows(tmp_path, "a").values()) == 3000
         slot = source_of(one)._slot
-    database.value(f"select pg_drop_replication_slot('{slot}')")
+    database.drop_slot(slot)
     database.run("delete from a where id > 10", "insert into b values (2)")
     before = upper(tmp_path, "a")
     with ingesting(tmp_path, spec) as one:

@@ -23,6 +23,7 @@ from tests.postgres.databases import (
     drop_slots,
     ingested_rows,
     ingester,
+    read_everything,
     source_of,
     spec_of,
     tick,
@@ -37,8 +38,6 @@ from tidemark_protocol.plan.ingestion import PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres.contents import copied_tables
-from tidemark_replica.storage.postgres.pgoutput import parse_lsn
-from tidemark_replica.storage.postgres.tick import Tick
 from tidemark_replica.storage.postgres.values.updates import new_errors
 
 A = PostgresTable("a", "public", "a", ("id", "amount", "at"))
@@ -60,14 +59,9 @@ def errors_of(root: Path, table: str) -> int:
 
 @pytest.fixture(autouse=True)
 def ticks_read_everything(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each tick of a test with one database waits for what was written before it."""
-    if "database" not in request.fixturenames:
-        return
-    database, read = request.getfixturevalue("database"), Tick.read
-    where = "select pg_current_wal_lsn()::text"
-    monkeypatch.setattr(
-        Tick, "read", lambda self, stream, to=0: read(self, stream, max(to, parse_lsn(database.value(where))))
-    )
+    """Where a test has one database."""
+    if "database" in request.fixturenames:
+        read_everything(request.getfixturevalue("database"), monkeypatch)
 
 
 @pytest.mark.parametrize("keyed", [False, True])

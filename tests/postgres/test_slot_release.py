@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.postgres.databases import CREDENTIALS, Database, connect, ingester, source_of, tick
+from tests.postgres.databases import CREDENTIALS, Database, connect, ingester, read_everything, source_of, tick
+from tests.postgres.test_stops import ingesting, rows
 from tests.storage.ingestion_samples import description
 from tests.waiting import until
 from tidemark_persist import ShardWriters, delete_shard
@@ -31,6 +36,15 @@ def described(root: Path, spec: PostgresSource) -> IngestionDescription:
 
 def drop(root: Path, spec: PostgresSource) -> None:
     release(described(root, spec), spec, lambda: CREDENTIALS)
+
+
+def stopped_sender(database: Database, seconds: float) -> threading.Timer:
+    """Stops the server's process that has the slot, and lets it go on after so long."""
+    sender = database.value("select active_pid from pg_replication_slots")
+    os.kill(sender, signal.SIGSTOP)
+    timer = threading.Timer(seconds, os.kill, (sender, signal.SIGCONT))
+    timer.start()
+    return timer
 
 
 def test_it_is_dropped_also_where_its_reader_has_not_ended(database: Database, tmp_path: Path) -> None:
@@ -71,6 +85,28 @@ def test_a_source_that_is_dropped_while_it_waits_ends(database: Database, tmp_pa
         finally:
             manager.close()
         assert blocking.execute("select count(*) from b").fetchone() is not None
+
+
+def test_a_slot_that_an_ended_connection_still_holds_is_waited_for(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a busy server, which notices late that a replica ended."""
+    read_everything(database, monkeypatch)
+    database.run("insert into b values (1)")
+    spec = database.spec(B)
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)  # makes the slot
+        tick(one, 1100)
+        slot = source_of(one)._slot
+        goes_on = stopped_sender(database, 1.5)
+    database.run("insert into b values (2)")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 2000)
+        assert not goes_on.is_alive()
+        assert rows(tmp_path, "b") == Counter([(1,), (2,)])
+        stopped_sender(database, 0.5)
+    database.drop_slot(slot)
+    assert database.value(SLOTS) == 0
 
 
 def test_the_slot_of_adopted_tables_is_dropped_too(database: Database, tmp_path: Path) -> None:

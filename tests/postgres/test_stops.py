@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.postgres.databases import Database, Keys, connect, ingested_rows, ingester, source_of, tick, tick_until_begun
+from tests.postgres.databases import (
+    Database,
+    Keys,
+    connect,
+    ingested_rows,
+    ingester,
+    read_everything,
+    source_of,
+    tick,
+    tick_until_begun,
+)
 from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.ingester import Ingester
@@ -20,8 +30,6 @@ from tidemark_replica.storage.postgres import source as module
 from tidemark_replica.storage.postgres.connection import Replication, Upstream
 from tidemark_replica.storage.postgres.contents import copied_rows, snapshot
 from tidemark_replica.storage.postgres.contents.snapshot import Snapshot
-from tidemark_replica.storage.postgres.pgoutput import parse_lsn
-from tidemark_replica.storage.postgres.tick import Tick
 
 A = PostgresTable("a", "public", "a", ("id", "part"))
 B = PostgresTable("b", "public", "b", ("k",))
@@ -32,12 +40,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.broad]
 @pytest.fixture(autouse=True)
 def ticks_read_everything(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tick looks at the catalogue, and waits for what was written before it."""
-    read = Tick.read
-
-    def read_everything(self: Tick, stream: Replication, until: int = 0) -> int:
-        return read(self, stream, max(until, parse_lsn(database.value("select pg_current_wal_lsn()::text"))))
-
-    monkeypatch.setattr(Tick, "read", read_everything)
+    read_everything(database, monkeypatch)
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
 
 
@@ -206,7 +209,7 @@ def test_a_lost_slot_stops_all_tables_or_they_begin_anew(database: Database, tmp
     with ingesting(tmp_path, spec) as one:
         tick(one, 1000)
         slot = source_of(one)._slot
-    database.run(f"select pg_drop_replication_slot('{slot}')")
+    database.drop_slot(slot)
     database.run("delete from a where id = 1")
     with ingesting(tmp_path, spec) as one:
         database.value(f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')")
@@ -229,7 +232,7 @@ def test_a_gap_stops_a_table_that_never_began_too(
     with ingesting(tmp_path, database.spec(A)) as one:
         tick(one, 1000)
         slot = source_of(one)._slot
-    database.run(f"select pg_drop_replication_slot('{slot}')")
+    database.drop_slot(slot)
     monkeypatch.setattr(Snapshot, "copy", lambda *_: pytest.fail("copies contents that nothing can follow"))
     with ingesting(tmp_path, database.spec(A, B)) as one:
         tick(one, 1100)
@@ -287,7 +290,7 @@ def test_a_table_that_cannot_begin_is_not_tried_at_each_tick(
     if other == "was followed":
         with ingesting(tmp_path, spec) as one:
             tick(one, 1000)
-        database.run(f"select pg_drop_replication_slot('{slots.pop()}')")
+        database.drop_slot(slots.pop())
     database.run("alter table a replica identity default")
     with ingesting(tmp_path, spec) as one:
         for time in (1100, 1200, 1300):
@@ -337,7 +340,7 @@ def test_a_late_snapshot_that_fails_holds_up_no_other_table(
         assert source_of(one).stopped()["a"].startswith("SnapshotFailed: table a: PostgreSQL ")
         assert list(source_of(one).stopped()) == ["a"]
     assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (0, Counter([(1,), (2,)]))
-    database.value(f"select pg_drop_replication_slot('{slot}_new')")
+    database.drop_slot(f"{slot}_new")
     with ingesting(tmp_path, spec) as one:
         tick_until_begun(one, 1200)
         assert not source_of(one).stopped()
