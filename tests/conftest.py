@@ -7,6 +7,7 @@ not on how busy the machine is. Whoever wants others each time says so (tests/or
 from hypothesis import HealthCheck, settings
 
 from tests.devcluster_fixtures import control_plane, control_plane_binaries, namespace
+from tests.disk_fixtures import small_disk
 from tests.kafka.broker import kafka
 from tests.kinds_fixtures import kinds_installed
 from tests.leftovers_fixtures import nothing_is_left_running
@@ -23,6 +24,7 @@ __all__ = [
     "place",
     "places",
     "s3",
+    "small_disk",
     "spark",
 ]
 

@@ -132,6 +132,10 @@ class KafkaIngestion(Source):
             self._problems[""] = str(error)
             self._disconnect(reads)
             reads = {}
+        except BaseException:  # a full disk, for example: the records are read again from the bound positions
+            for name, progress in reads.items():
+                self._tables[name].remove(progress)
+            raise
         self._successors.keep_with(reads)
         staged: dict[str, list[StagedFile]] = {}
         for name, progress in reads.items():
