@@ -6,7 +6,7 @@
 nowhere). `delta_files_ratio`: the same without the feed, over Spark's reading of the files that the MERGE touched.
 `kafka_...`: of topics (bench/parts/kafka_source.py), with a tenth of the rows; `avro_...`: of files
 (bench/parts/avro_files.py), with as many.
-`postgres_...`: of a PostgreSQL source (bench/parts/postgres_source.py), with a fifth of the rows.
+`postgres_...`: of a PostgreSQL source (bench/parts/postgres_source.py), by default with lineitem of scale factor 1.
 `freshness_...`, `fast_freshness_...`: of a view over a PostgreSQL source (bench/parts/freshness.py).
 Sides take turns; the numbers of updates are compared with what was merged before any time counts.
 """
@@ -158,7 +158,7 @@ def main() -> None:
         figures |= avro_figures(session, rows // 10)
     finally:
         session.stop()
-    figures |= postgres_figures(rows // 5, rows // 50)
+    figures |= postgres_figures(6 * rows // 10, rows // 50)
     figures |= freshness_figures(5.0 if arguments.quick else SECONDS)
     report("ingest", figures, {**context(), "rows": rows, "load": load()}, arguments.json)
 
