@@ -82,7 +82,7 @@ async def run(options: OperatorOptions) -> int:
     async with Kube.connect(options.kubeconfig, options.namespaces) as kube:
         identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         leadership = Leadership(kube, options.lease_namespace, identity)
-        fleet, registry = Fleet(leadership), Registry(options.allowed_hosts)
+        fleet, registry = Fleet(leadership, options.lease_seconds), Registry(options.allowed_hosts)
         if options.metrics_port is not None:
 
             def samples() -> list[Metric]:
@@ -118,6 +118,8 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
 
 async def _lead(context: ReconcileContext, options: OperatorOptions, tasks: Background, stop: asyncio.Event) -> int:
     """Lead: start everything, wait for `stop`, and end everything; return the exit status."""
+    if context.leadership.term > 1:
+        context.fleet.stand()
     operator = ReconcileLoop(context, stop)
     context.fleet.listener = operator
     tables = RetainedTables(context, operator.deleter)

@@ -85,6 +85,7 @@ def metrics(fleet: Fleet, registry: Registry) -> Iterator[Metric]:
     yield from _gauges(instances)
     yield from _counters(instances)
     yield from _histograms(instances)
+    yield from _leases(fleet, now_ms())
     yield from _tables(list(all_tables(registry, fleet)), now_ms())
 
 
@@ -128,6 +129,20 @@ def _gauges(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
         gauge.add_metric((*_labels(instance), "true"), sum(hydrated))
         gauge.add_metric((*_labels(instance), "false"), len(hydrated) - sum(hydrated))
     yield gauge
+
+
+def _leases(fleet: Fleet, now: int) -> Iterator[Metric]:
+    count = GaugeMetricFamily("tidemark_controller_leases", "Leases of clients", labels=("namespace",))
+    behind = GaugeMetricFamily(
+        "tidemark_controller_lease_behind_seconds",
+        "How far behind the read policy they keep a relation, at most",
+        labels=("namespace",),
+    )
+    for namespace, leases in fleet.all_leases():
+        count.add_metric((namespace,), len(leases))
+        furthest = max((held.behind_ms for held in leases.relations(now)), default=0)
+        behind.add_metric((namespace,), furthest / 1000)
+    yield from (count, behind)
 
 
 _TABLES: Mapping[str, tuple[str, Callable[[TableReport], float | None]]] = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_operator.errors import OperatorError
+from tidemark_operator.fleet.fleet import LEASE_SECONDS
 from tidemark_operator.gateway.server.endpoint_slice import GatewayService
 from tidemark_operator.gateway.server.listener import (
     LOOPBACK,
@@ -22,6 +23,8 @@ from tidemark_operator.orchestrator.kubernetes.settings import USER, KubernetesS
 from tidemark_operator.resources.addresses.address import InvalidAddress
 from tidemark_operator.resources.addresses.allowed_hosts import EVERYTHING, AllowedHosts
 from tidemark_protocol import tracing
+
+MAX_LEASE_SECONDS = 30 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class OperatorOptions:
     """Whether SQL defines Dataflows."""
     passwords: bool
     """Whether ServiceAccounts log in by passwords of Secrets."""
+    lease_seconds: float
+    """The seconds behind the read policy for which clients' leases keep relations, at most; 0: no leases."""
     gateway_service: GatewayService | None
     planner: str | None
     metrics_port: int | None
@@ -108,6 +113,7 @@ def parse(arguments: Sequence[str]) -> OperatorOptions:
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
         not given.no_definitions,
         not given.no_passwords,
+        given.lease_seconds,
         _service(given),
         given.planner,
         given.metrics_port,
@@ -184,6 +190,23 @@ def _gateway_arguments(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="take tokens and certificates alone (default: also passwords of Secrets that ServiceAccounts name)",
     )
+    group.add_argument(
+        "--lease-seconds",
+        type=_seconds,
+        default=LEASE_SECONDS,
+        help="how far behind the read policy open transactions and streams of clients keep relations, at most; 0: they "
+        "hold nothing (default: %(default)g)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= MAX_LEASE_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 to {MAX_LEASE_SECONDS:g}")
+    return number
 
 
 def _service(given: argparse.Namespace) -> GatewayService | None:

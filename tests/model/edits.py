@@ -27,8 +27,8 @@ class EditedSimulation(Simulation):
         self.durable: dict[str, Durable] = {}
         super().__init__()
 
-    def _begin(self) -> None:
-        self.book = ShardBook()
+    def _begin(self, stand_until_ms: int = 0) -> None:
+        self.book = ShardBook(stand_until_ms)
         self.instance, self.clients = Instance(self.book), Clients(self)
         for id in TABLES:
             self.book.register(id, str(id), LAG)
@@ -103,6 +103,7 @@ class EditedSimulation(Simulation):
         """Every edit takes over, and nothing is left of what was before."""
         for name in REPLICAS:
             self.connect(name)
+        self.leases.end_all()
         for _ in range(40):  # an edit at one end of a chain is planned, hydrated and level link by link
             self.exchange(REPLICAS)
         states = [s for s in self.operator.states if s.active or not self._reads_nothing(s.key.name)]

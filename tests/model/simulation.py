@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tests.model import finished_tables, unexpected_messages
+from tests.model import finished_tables, leases, unexpected_messages
 from tests.model.model_state import Connection, Stored
 from tests.model.pending_peeks import Questions, peek
 from tests.model.replica import SimReplica
@@ -25,6 +25,7 @@ from tidemark_operator.controller.controller_events import Notice, SuspectCleare
 from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.lease_book import LEASE_MS
 from tidemark_operator.controller.frontiers.shards import FrontierPair, ShardBook
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, HydrationStanding
 from tidemark_operator.controller.instance import Instance
@@ -56,6 +57,7 @@ class Simulation:
         self.suspects: set[str] = set()
         self.questions = Questions(self)
         self._begin()
+        self.leases = leases.Clients(self)
 
     # --- events ---
 
@@ -65,11 +67,12 @@ class Simulation:
         self.connections.clear()
         self.descriptions.clear()
         self.questions.asked.clear()
-        self._begin()
+        self._begin(stand_until_ms=self.now + LEASE_MS)
+        self.leases.begin()
 
-    def _begin(self) -> None:
+    def _begin(self, stand_until_ms: int = 0) -> None:
         """A controller that knows what is stored."""
-        self.book = ShardBook()
+        self.book = ShardBook(stand_until_ms)
         hydration_policy = HydrationPolicy(concurrency=2, standing=self._standing)
         self.instance, self.clients = Instance(self.book, hydration_policy), Clients(self)
         for name in REPLICAS:
@@ -198,6 +201,7 @@ class Simulation:
     def maintain(self) -> None:
         self.now += MAINTENANCE_MS
         self._restore()
+        self.leases.book.maintain(self.now)
         self.take(self.instance.maintain(self.now))
 
     def suspect(self, owner: str) -> None:
@@ -224,6 +228,7 @@ class Simulation:
             begun = collection.write is not None and collection.as_of < collection.write.encode()
             assert not begun or collection.since <= collection.write, "what is incomplete was compacted"
         self._remember_reached()
+        self.leases.check()
         for name, connection in self.connections.items():
             link = self.instance.link(name, connection.number)
             if link is not None and self.replicas[name].is_served and (stalled := self.replicas[name].stalled):
@@ -236,6 +241,7 @@ class Simulation:
         for _ in range(12):
             self.exchange(REPLICAS)
         self.clients.settle()
+        self.leases.end_all()
         self.exchange(REPLICAS)
         complete = {owner: self.complete(owner) for owner in self.stored}
         assert set(self.instance.dataflows.owners()) == set(self.stored), "what was dropped is forgotten"

@@ -14,6 +14,7 @@ from tests.model.edits import EditedSimulation
 from tests.model.operator import Spec
 from tests.model.simulation import REPLICAS, TABLES
 from tests.model.test_model import PROGRAMS, SEED, parts
+from tidemark_protocol.ids import GlobalId
 
 PARTS, QUICK_PARTS = 5, 2
 replicas, tables = st.sampled_from(REPLICAS), st.sampled_from(TABLES)
@@ -101,6 +102,18 @@ class Edits(RuleBasedStateMachine):
     @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]))
     def ask(self, data: st.DataObject, back: int) -> None:
         self.simulation.ask(data.draw(st.sampled_from(self.simulation.indexes())), back)
+
+    @precondition(lambda self: len(self.simulation.leases.promises) < 4)
+    @rule(data=st.data(), back=st.sampled_from([0, 40]))
+    def lease(self, data: st.DataObject, back: int) -> None:
+        """Of a table or an index that serves, which keeps nobody from editing or dropping it."""
+        indexes = [self.simulation.serving(name)[0] for name in self.simulation.indexes()]
+        self.simulation.leases.take(GlobalId(data.draw(st.sampled_from([*TABLES, *indexes]))), back)
+
+    @precondition(lambda self: self.simulation.leases.promises)
+    @rule(data=st.data())
+    def renew_a_lease(self, data: st.DataObject) -> None:
+        self.simulation.leases.renew(data.draw(st.sampled_from(list(self.simulation.leases.promises))), 0)
 
     @invariant()
     def promises(self) -> None:

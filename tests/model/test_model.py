@@ -178,6 +178,24 @@ class Model(RuleBasedStateMachine):
     def ask(self, data: st.DataObject, back: int, to: ReplicaId | None) -> None:
         self.simulation.ask(data.draw(st.sampled_from(_indexes(self.simulation))), back, to)
 
+    @precondition(lambda self: len(self.simulation.leases.promises) < 4)
+    @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]))
+    def lease(self, data: st.DataObject, back: int) -> None:
+        """Of a table or an index."""
+        indexes = [f"{owner}-index" for owner in _indexes(self.simulation)]
+        of = data.draw(st.sampled_from([TABLES, TABLES, indexes or TABLES, indexes or TABLES, indexes or TABLES]))
+        self.simulation.leases.take(GlobalId(data.draw(st.sampled_from(of))), back)
+
+    @precondition(lambda self: self.simulation.leases.promises)
+    @rule(data=st.data(), by=st.sampled_from([0, 0, 30]))
+    def renew_a_lease(self, data: st.DataObject, by: int) -> None:
+        self.simulation.leases.renew(data.draw(st.sampled_from(list(self.simulation.leases.promises))), by)
+
+    @precondition(lambda self: self.simulation.leases.promises)
+    @rule(data=st.data())
+    def end_a_lease(self, data: st.DataObject) -> None:
+        self.simulation.leases.end(data.draw(st.sampled_from(list(self.simulation.leases.promises))))
+
     @precondition(lambda self: self.simulation.questions.waiting)
     @rule(data=st.data(), name=replicas)
     def fail_to_read(self, data: st.DataObject, name: ReplicaId) -> None:

@@ -8,6 +8,7 @@ from itertools import permutations
 import pytest
 
 from tests.model.simulation import LAG, MAINTENANCE_MS, REPLICAS, TABLES, Simulation
+from tidemark_operator.controller.frontiers.lease_book import LEASE_MS
 from tidemark_operator.controller.replicas.disconnected_replicas import GRACE_MS
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
@@ -44,7 +45,7 @@ def go_on(simulation: Simulation, rounds: int, names: Iterable[ReplicaId] = (R1,
 
 
 def everything(simulation: Simulation, names: tuple[ReplicaId, ...] = (R1, R2)) -> None:
-    for _ in range(4):
+    for _ in range(4 + LEASE_MS // MAINTENANCE_MS):  # the next operator waits for leases
         simulation.exchange(names)
     for name in names:
         assert {d.processed.encode() for d in installed(simulation, name)} == {simulation.shards[TABLES[0]].upper}

@@ -7,31 +7,62 @@ from collections.abc import Iterable
 from functools import partial
 
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
+from tidemark_operator.controller.frontiers.collection import Collection
+from tidemark_operator.controller.frontiers.lease_book import LEASE_MS, LeaseBook
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.fleet.clients import quarantined_readers
 from tidemark_operator.fleet.clients.subscription import Backlog
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import InstanceListener, RunningInstance
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol.ids import ShardId
+from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.messages.commands import InstanceConfig
 
 MAINTAIN_SECONDS = 1.0
+LEASE_SECONDS = 600.0
+"""The seconds behind the read policy for which clients' leases keep relations at most, unless the operator is told
+otherwise."""
 
 
 class Fleet:
     """The instances of all namespaces. The instances of a namespace share its shards: one may read what another
-    writes. `listener` is set once, before anything runs."""
+    writes. `listener` is set once, before anything runs. `lease_seconds`: how far behind the read policy leases hold;
+    0: none is granted."""
 
     listener: InstanceListener
 
-    def __init__(self, leadership: Leadership) -> None:
+    def __init__(self, leadership: Leadership, lease_seconds: float = LEASE_SECONDS) -> None:
         self._leadership, self._backlog = leadership, Backlog()
+        self._lease_ms, self._stand_until_ms = int(lease_seconds * 1000), 0
+        self._leases: dict[str, LeaseBook] = {}
         self._instances: dict[tuple[str, str], RunningInstance] = {}
         self._books: dict[str, ShardBook] = {}
 
     def book(self, namespace: str) -> ShardBook:
         """The shards of a namespace."""
-        return self._books.setdefault(namespace, ShardBook())
+        return self._books.setdefault(namespace, ShardBook(self._stand_until_ms))
+
+    def leases(self, namespace: str) -> LeaseBook | None:
+        """The leases of a namespace; None where this operator grants none."""
+        if not self._lease_ms:
+            return None
+        if namespace not in self._leases:
+            find = partial(self._index, namespace)
+            self._leases[namespace] = LeaseBook(self.book(namespace), find, self._lease_ms)
+        return self._leases[namespace]
+
+    def all_leases(self) -> list[tuple[str, LeaseBook]]:
+        """The leases of each namespace that has had some."""
+        return list(self._leases.items())
+
+    def stand(self) -> None:
+        """Advance no since until the clients of an earlier operator have had time to renew their leases. Call it before
+        anything else."""
+        if self._lease_ms:
+            self._stand_until_ms = now_ms() + LEASE_MS
+
+    def _index(self, namespace: str, id: GlobalId) -> Collection | None:
+        return next((found for running in self.of(namespace) if (found := running.index(id)) is not None), None)
 
     def get(self, namespace: str, name: str) -> RunningInstance | None:
         """The running instance, if there is one."""
@@ -76,6 +107,8 @@ class Fleet:
     async def run(self) -> None:
         """Maintain all instances once a second, until cancelled."""
         while True:
+            for leases in self._leases.values():
+                leases.maintain(now_ms())
             for running in list(self._instances.values()):
                 running.maintain()
                 quarantined_readers.tell(running)

@@ -4,6 +4,7 @@
     replica_frontiers   the same for every export on every replica
     dataflows           every installed dataflow: its as_of, whether it is scheduled and hydrated
     peeks               peeks without an answer yet
+    leases              what clients' leases hold, and how far behind the read policy
     errors              errors that replicas report
     statuses            every other status of replicas: hydration, sizes of arrangements, steps
     arrangements        per dataflow and replica: arrangements, records, batches, bytes
@@ -99,6 +100,16 @@ def _peeks(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     for running in context.fleet.of(namespace):
         for peek in running.pending_peeks():
             yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
+
+
+def _leases(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    """The id of a lease is a secret of its client, so its beginning is shown alone."""
+    if (book := context.fleet.leases(namespace)) is None:
+        return
+    names = import_names(context.registry, namespace)
+    for held in book.relations(now_ms()):
+        lease = held.lease
+        yield names.get(held.id, str(held.id)), lease.id[:8], lease.caller, lease.as_of, held.behind_ms, lease.until_ms
 
 
 def _files(context: ReconcileContext, namespace: str) -> Iterator[Row]:
@@ -278,6 +289,7 @@ _READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
     "replica_frontiers": _replica_frontiers,
     "dataflows": _dataflows,
     "peeks": _peeks,
+    relation_columns.LEASES: _leases,
     "errors": _errors,
     "statuses": _statuses,
     "arrangements": _numbers("arrangements", ("arrangements", "records", "batches", "bytes")),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, SqlType
 
-RETAINED_TABLES = "retained_tables"
+RETAINED_TABLES, LEASES = "retained_tables", "leases"
 _BY_LETTER: dict[str, SqlType] = {"s": STRING, "n": BIGINT, "b": BOOLEAN}
 
 
@@ -25,6 +25,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
         ),
         "dataflows": _columns("name:s instance:s as_of:n scheduled:b hydrated:b dropped:b exports:n"),
         "peeks": _columns("uuid:s instance:s target:s time:n"),
+        LEASES: _columns("name:s lease:s holder:s time:n behind_ms:n until:n"),
         "errors": _columns("name:s replica:s code:s errors:n detail:s"),
         "statuses": _columns("name:s replica:s kind:s field:s value:s"),
         "arrangements": _columns("dataflow:s replica:s arrangements:n records:n batches:n bytes:n"),
@@ -52,5 +53,6 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
         "wallclock_lag": _columns("name:s instance:s up_to_s:n seconds:n"),
     }
 )
-TABLES = tuple(name for name in COLUMNS if name != RETAINED_TABLES)
-"""The relations that a DataSource keeps as tables: those that the operator knows without asking a replica."""
+TABLES = tuple(name for name in COLUMNS if name not in (RETAINED_TABLES, LEASES))
+"""The relations that a DataSource keeps as tables: those that the operator knows without asking a replica, and that do
+not come and go with each transaction."""

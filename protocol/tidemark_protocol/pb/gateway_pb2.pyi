@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class QueryRequest(_message.Message):
-    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica", "places", "skip_errors", "dialect")
+    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica", "places", "skip_errors", "dialect", "lease")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class QueryRequest(_message.Message):
     PLACES_FIELD_NUMBER: _ClassVar[int]
     SKIP_ERRORS_FIELD_NUMBER: _ClassVar[int]
     DIALECT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     sql: str
     as_of: int
@@ -26,21 +27,26 @@ class QueryRequest(_message.Message):
     places: bool
     skip_errors: bool
     dialect: str
-    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ..., places: _Optional[bool] = ..., skip_errors: _Optional[bool] = ..., dialect: _Optional[str] = ...) -> None: ...
+    lease: str
+    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ..., places: _Optional[bool] = ..., skip_errors: _Optional[bool] = ..., dialect: _Optional[str] = ..., lease: _Optional[str] = ...) -> None: ...
 
 class QueryHeader(_message.Message):
-    __slots__ = ("as_of", "export", "column_names", "column_types", "skipped_errors")
+    __slots__ = ("as_of", "export", "column_names", "column_types", "skipped_errors", "leased", "lease_refused")
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     EXPORT_FIELD_NUMBER: _ClassVar[int]
     COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
     COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    LEASE_REFUSED_FIELD_NUMBER: _ClassVar[int]
     as_of: int
     export: str
     column_names: _containers.RepeatedScalarFieldContainer[str]
     column_types: _containers.RepeatedScalarFieldContainer[str]
     skipped_errors: int
-    def __init__(self, as_of: _Optional[int] = ..., export: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., skipped_errors: _Optional[int] = ...) -> None: ...
+    leased: _containers.RepeatedScalarFieldContainer[str]
+    lease_refused: str
+    def __init__(self, as_of: _Optional[int] = ..., export: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., skipped_errors: _Optional[int] = ..., leased: _Optional[_Iterable[str]] = ..., lease_refused: _Optional[str] = ...) -> None: ...
 
 class QueryReply(_message.Message):
     __slots__ = ("header", "arrow", "waiting")
@@ -275,16 +281,18 @@ class SubscribeRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ..., replica: _Optional[str] = ..., dialect: _Optional[str] = ..., parts: _Optional[bool] = ...) -> None: ...
 
 class SubscribeHeader(_message.Message):
-    __slots__ = ("as_of", "column_names", "column_types", "reads")
+    __slots__ = ("as_of", "column_names", "column_types", "reads", "relations")
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
     COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
     READS_FIELD_NUMBER: _ClassVar[int]
+    RELATIONS_FIELD_NUMBER: _ClassVar[int]
     as_of: int
     column_names: _containers.RepeatedScalarFieldContainer[str]
     column_types: _containers.RepeatedScalarFieldContainer[str]
     reads: str
-    def __init__(self, as_of: _Optional[int] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., reads: _Optional[str] = ...) -> None: ...
+    relations: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, as_of: _Optional[int] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., reads: _Optional[str] = ..., relations: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubscribeBatch(_message.Message):
     __slots__ = ("lower", "lower_part", "upper", "arrow", "more")
@@ -746,3 +754,31 @@ class DropReply(_message.Message):
     outcome: str
     warning: str
     def __init__(self, outcome: _Optional[str] = ..., warning: _Optional[str] = ...) -> None: ...
+
+class LeaseRequest(_message.Message):
+    __slots__ = ("namespace", "id", "as_of", "relations")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    RELATIONS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    id: str
+    as_of: int
+    relations: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[str] = ..., id: _Optional[str] = ..., as_of: _Optional[int] = ..., relations: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LeaseReply(_message.Message):
+    __slots__ = ("relations",)
+    RELATIONS_FIELD_NUMBER: _ClassVar[int]
+    relations: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, relations: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EndLeasesRequest(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EndLeasesReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -129,6 +129,16 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropReply.FromString,
                 _registered_method=True)
+        self.Lease = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Lease',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.LeaseRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.LeaseReply.FromString,
+                _registered_method=True)
+        self.EndLeases = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/EndLeases',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.EndLeasesRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.EndLeasesReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -266,6 +276,20 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Lease(self, request, context):
+        """Keep relations readable at a time for another minute. A call says all that the lease holds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndLeases(self, request, context):
+        """End leases, which end by themselves a minute after their last renewal.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -363,6 +387,16 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Drop,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DropReply.SerializeToString,
+            ),
+            'Lease': grpc.unary_unary_rpc_method_handler(
+                    servicer.Lease,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.LeaseRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.LeaseReply.SerializeToString,
+            ),
+            'EndLeases': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndLeases,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.EndLeasesRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.EndLeasesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -878,6 +912,60 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Drop',
             tidemark__protocol_dot_pb_dot_gateway__pb2.DropRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.DropReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Lease(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Lease',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.LeaseRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.LeaseReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndLeases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/EndLeases',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.EndLeasesRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.EndLeasesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,7 +28,7 @@ from tidemark_operator.introspection.feed import IntrospectionFeed
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, ApiError
 from tidemark_operator.resources.manifest.data_source import DataSource
-from tidemark_operator.resources.relation_columns import COLUMNS, TABLES
+from tidemark_operator.resources.relation_columns import COLUMNS, LEASES, TABLES
 from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -149,7 +149,7 @@ def test_a_relation_of_a_newer_version_is_an_obstacle() -> None:
 
 
 def test_each_relation_is_read_or_comes_from_replicas() -> None:
-    assert set(relations._READERS) == set(TABLES)
+    assert set(relations._READERS) == {*TABLES, LEASES}
 
 
 def test_the_manifest_takes_the_relations_that_the_operator_knows() -> None:

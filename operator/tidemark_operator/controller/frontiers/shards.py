@@ -1,7 +1,7 @@
 """The shards of a namespace, as the controller knows them, and their readers.
 
     reported upper ── read policy ──► ┐
-    holds of dataflows and peeks ───► ┴ least = since that may be asked for, at most every 10 s
+    holds of dataflows, peeks, leases ► ┴ least = since that may be asked for, at most every 10 s
 
 The operator reads no data: frontiers come from replicas (`ShardFrontiers`, `Describe`). Only a command of the operator
 advances a shard's since, so a hold that is taken here before anything is sent is a hold on the data.
@@ -81,12 +81,19 @@ class TrackedShard:
         known = self.frontiers
         return known and FrontierPair(known.upper, max(known.since, self.asked))
 
+    @property
+    def is_only_leased(self) -> bool:
+        """Whether leases of clients alone keep the shard: its owner and all its readers are gone."""
+        return self.ownerless and not self.readers and all(holder.startswith("lease ") for holder in self.holds)
+
+    def policy(self, now_ms: int) -> Frontier | None:
+        """The since that the read policy allows; None where nothing is known."""
+        return None if self.frontiers is None else trailing(bounded(self.frontiers.upper, now_ms), self.lag_ms)
+
     def allowed_since(self, now_ms: int) -> Frontier | None:
         """The furthest since that the read policy and the holders allow; None where nothing is known."""
-        if self.frontiers is None:
-            return None
-        policy = trailing(bounded(self.frontiers.upper, now_ms), self.lag_ms)
-        return min(policy, meet(self.holds.values()))
+        policy = self.policy(now_ms)
+        return None if policy is None else min(policy, meet(self.holds.values()))
 
     def advanced(self, upper: Frontier, since: Frontier) -> FrontierPair:
         """The known frontiers, advanced by a report. A replica that cannot read the shard reports an empty since,
@@ -96,9 +103,12 @@ class TrackedShard:
 
 
 class ShardBook:
-    """All shards of a namespace that sources, views and plans name: their frontiers, owners, readers and holds."""
+    """All shards of a namespace that sources, views and plans name: their frontiers, owners, readers and holds.
+    `stand_until_ms`: until then no since of the namespace advances, be it a shard's or an index's, as clients of an
+    earlier operator renew their leases."""
 
-    def __init__(self) -> None:
+    def __init__(self, stand_until_ms: int = 0) -> None:
+        self._stand_until_ms = stand_until_ms
         self._shards: dict[ShardId, TrackedShard] = {}
         self._news: dict[ShardId, asyncio.Event] = {}
         """Set at the next report of a shard; of those that somebody waits for."""
@@ -111,6 +121,10 @@ class ShardBook:
         if lag_ms is not None or owned:
             shard.ownerless = False
         return shard
+
+    def stands(self, now_ms: int) -> bool:
+        """Whether sinces stand still."""
+        return now_ms < self._stand_until_ms
 
     def set_lag(self, id: ShardId, lag_ms: int) -> None:
         """Set the read policy of a shard, in milliseconds."""
@@ -231,7 +245,7 @@ class ShardBook:
         """The compactions to ask a replica for now, each shard at most every ten seconds. `storage`: the replica
         reaches only shards below it, as others may need other credentials or mounts."""
         commands = []
-        for shard in self._shards.values():
+        for shard in self._shards.values() if not self.stands(now_ms) else ():
             if not is_below(storage, shard.location):
                 continue
             allowed = shard.allowed_since(now_ms)

@@ -14,7 +14,7 @@ Pure: computed from a RelationSnapshot of each relation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_operator.controller.reports.catch_up import CatchUp
 from tidemark_operator.errors import QueryRefused
@@ -46,7 +46,7 @@ class RelationSnapshot:
 
     `obstacle`: the condition of its object that keeps it from running; empty: none does. `runs`: where it runs, as
     text. `refresh`: its refresh times, where it is not kept up to date at all times. `until`: the time from which it is
-    empty.
+    empty. `leases`: which leases keep it readable from before its read policy, as text.
     """
 
     name: str
@@ -58,6 +58,7 @@ class RelationSnapshot:
     runs: str = ""
     refresh: RefreshSchedule | None = None
     until: Time | None = None
+    leases: str = ""
 
     def next_refresh(self, time: int) -> Time | None:
         """The first refresh at or after `time`; None: there is no further one."""
@@ -86,7 +87,12 @@ def find_causes(name: str, snapshots: Mapping[str, RelationSnapshot]) -> list[Ca
     subjects = [s for s in snapshots if s == name or s.partition(".")[0] == name]
     if not subjects:
         raise QueryRefused(f"there is no Dataflow, DataSource, export or table {name}")
-    return [_relation(snapshots[subject], snapshots, holds=True, path=()) for subject in sorted(subjects)]
+    return [_with_leases(snapshots[subject], snapshots) for subject in sorted(subjects)]
+
+
+def _with_leases(of: RelationSnapshot, snapshots: Mapping[str, RelationSnapshot]) -> Cause:
+    cause = _relation(of, snapshots, holds=True, path=())
+    return replace(cause, says=f"{cause.says}; {of.leases}") if of.leases else cause
 
 
 def _relation(

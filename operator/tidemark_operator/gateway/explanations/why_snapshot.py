@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
+from tidemark_operator.controller.frontiers.lease_book import LeasedRelation
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.explanations.why import RelationSnapshot, ReplicaSnapshot
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
+from tidemark_operator.resources.conditions.frontier import date
+from tidemark_operator.resources.manifest.durations import duration_text
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
 from tidemark_protocol.plan.ingestion import DeltaSource, PostgresSource
 
@@ -25,10 +29,29 @@ _Busy = dict[tuple[str, str], list[str]]
 
 def snapshot(context: ReconcileContext, namespace: str) -> dict[str, RelationSnapshot]:
     """The relations by their SQL names."""
-    busy = _busy(context, namespace)
+    busy, leases = _busy(context, namespace), _leases(context, namespace)
     relations = [r for s in context.registry.sources(namespace) for r in _tables(context, s, busy)]
     relations += [r for d in context.registry.dataflows(namespace) for r in _exports(context, d, busy)]
-    return {relation.name: relation for relation in relations}
+    return {r.name: replace(r, leases=leases.get(r.name, "")) for r in relations}
+
+
+def _leases(context: ReconcileContext, namespace: str) -> dict[str, str]:
+    """The leases that keep a relation readable from before its read policy, by its name."""
+    if (book := context.fleet.leases(namespace)) is None or not len(book):
+        return {}
+    names, holding = import_names(context.registry, namespace), dict[str, list[LeasedRelation]]()
+    for held in book.relations(now_ms()):
+        if held.behind_ms:
+            holding.setdefault(names.get(held.id, str(held.id)), []).append(held)
+    return {name: _of_leases(held) for name, held in holding.items()}
+
+
+def _of_leases(holding: list[LeasedRelation]) -> str:
+    furthest = max(holding, key=lambda held: held.behind_ms)
+    count = f"{len(holding)} leases keep" if len(holding) > 1 else "a lease keeps"
+    behind = duration_text(furthest.behind_ms // 1000 * 1000 or 1)
+    since = f"from {date(furthest.lease.as_of)} on, {behind} before its read policy"
+    return f"{count} it readable {since} (the furthest is of {furthest.lease.caller})"
 
 
 def _busy(context: ReconcileContext, namespace: str) -> _Busy:

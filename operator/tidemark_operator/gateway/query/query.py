@@ -55,13 +55,14 @@ _OPERATORS = (
 @dataclass(frozen=True)
 class GatewayQuery:
     """A query that can be sent. `reads`: the relation's name; empty where a `dataflow` of its own has the answer.
-    `target`: the only replica that may answer; None: any."""
+    `target`: the only replica that may answer; None: any. `relations`: the ids of what the statement reads."""
 
     peek: Peek
     instance: RunningInstance
     reads: str = ""
     dataflow: Dataflow | None = None
     target: ReplicaId | None = None
+    relations: tuple[GlobalId, ...] = ()
 
     @property
     def as_of(self) -> Time:
@@ -94,7 +95,8 @@ class QueryRequest:
     `as_of`: the time to read at (ms since 1970); None: the freshest. `instance`: where a query with operators runs;
     empty: the namespace's only one. `strict`: the answer contains everything ingested when the query was asked.
     `replica`: the only one that may answer; empty: any. `skip_errors`: the rows that are right, and how many are not.
-    `dialect`: whose SQL it is. `trace_context`: the client's span (tracing.py); empty: it has none.
+    `dialect`: whose SQL it is. `trace_context`: the client's span (tracing.py); empty: it has none. `lease`: the
+    client's lease, which holds what the query reads; empty: none does.
     """
 
     namespace: str
@@ -106,6 +108,7 @@ class QueryRequest:
     skip_errors: bool = False
     dialect: str = SPARK
     trace_context: str = ""
+    lease: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,9 @@ async def prepare(
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find_relation(context, namespace, plan.relation, owner)
         peek = build_peek(plan, readable, choose_time([readable], when), request.skip_errors)
-        return GatewayQuery(peek, readable.instance, readable.name, target=target(readable.instance))
+        return GatewayQuery(
+            peek, readable.instance, readable.name, target=target(readable.instance), relations=_reads(plan)
+        )
 
     def make_query(of_relation: RowSource) -> GatewayQuery:
         """The query over these rows of tidemark_introspection."""
@@ -168,7 +173,8 @@ async def prepare(
         dataflow, peek = one_shot.prepare(context.registry, running, name, plan, when)
         if has_rows:
             one_shot.check_plan_size(dataflow.description)
-        return GatewayQuery(peek, running, dataflow=dataflow, target=target(running))
+        relations = tuple(id for id in _reads(planned) if not is_introspection(id))
+        return GatewayQuery(peek, running, dataflow=dataflow, target=target(running), relations=relations)
 
     def possible() -> GatewayQuery:
         """Repeated while the query waits: rows of tidemark_introspection are made once, at the end."""

@@ -195,7 +195,7 @@ def query_of(request: Any) -> QueryRequest:
     """The query of a message."""
     as_of = request.as_of if request.HasField("as_of") else None
     isolation = (as_of, request.instance, request.strict, request.replica)
-    more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK}
+    more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK, "lease": request.lease}
     return QueryRequest(request.namespace, request.sql, *isolation, **more)
 
 
@@ -207,6 +207,8 @@ def header_of(answer: QueryAnswer) -> Any:
         column_names=[c.name for c in answer.columns],
         column_types=[str(c.type) for c in answer.columns],
         skipped_errors=answer.skipped,
+        leased=answer.lease.relations,
+        lease_refused=answer.lease.refused,
     )
 
 

@@ -43,6 +43,7 @@ from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.gateway.server.query_stream import QueryStream, header_of, query_of
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.insert import Inserts, target_of
+from tidemark_operator.gateway.streams.leases import Leases
 from tidemark_operator.gateway.streams.query_answer import Queries, QueryAnswer
 from tidemark_operator.gateway.streams.subscribe import GrpcSubscriber, Subscribes
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
@@ -92,6 +93,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._door = Authenticator(self._token, Reviews(context.kube), logins=logins)
         self._limits = GatewayLimits()
         self._statements = StatementCache(context.registry, context.planner, self._limits.planner)
+        self._leases = Leases(context, self._statements)
         self._queries = Queries(context, self._statements, tables, self._limits)
         self._subscribes = Subscribes(context, self._limits)
         self._copies = Copies(context, self._limits)
@@ -186,6 +188,17 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Copy(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
             return await self._copies.serve(access, request)
+
+    async def Lease(self, request: Any, rpc: Any) -> Any:
+        """Renew what a client holds."""
+        async with self._admitted(rpc) as access:
+            asked = (request.namespace, request.id, request.as_of, request.relations)
+            return gateway_pb2.LeaseReply(relations=await self._leases.renew(access, *asked))
+
+    async def EndLeases(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc):
+            self._leases.end(request.ids)
+            return gateway_pb2.EndLeasesReply()
 
     async def Caller(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:

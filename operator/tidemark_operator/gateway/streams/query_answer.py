@@ -24,6 +24,7 @@ from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.query.query import GatewayQuery, PreparedQuery, QueryRequest, describe, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.answer_stream import send_answer
+from tidemark_operator.gateway.streams.leases import LeaseOutcome, Leases
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_protocol import tracing
@@ -36,13 +37,15 @@ CHUNK_BYTES = 1024 * 1024
 @dataclass(frozen=True)
 class QueryAnswer:
     """`reads`: the relation that was read; empty where the query has operators of its own. `skipped`: errors that the
-    rows leave out. `arrow`: an Arrow IPC stream, in pieces of about CHUNK_BYTES."""
+    rows leave out. `arrow`: an Arrow IPC stream, in pieces of about CHUNK_BYTES. `lease`: what became of the lease that
+    it was asked with."""
 
     as_of: int
     reads: str
     columns: Sequence[Column]
     skipped: int
     arrow: AsyncGenerator[bytes, None]
+    lease: LeaseOutcome = LeaseOutcome()
 
 
 class QueryClient(Protocol):
@@ -71,6 +74,7 @@ class Queries:
         self, context: ReconcileContext, statements: StatementCache, tables: RetainedTables, limits: GatewayLimits
     ) -> None:
         self._context, self._statements, self._tables, self._limits = context, statements, tables, limits
+        self._leases = Leases(context, statements)
 
     async def serve(self, access: Access, request: QueryRequest, client: QueryClient) -> None:
         """Send the answer.
@@ -89,6 +93,7 @@ class Queries:
         prepared = await prepare(self._context, self._statements, self._tables, access, request, slot)
         memory = self._memory(prepared)
         async with hold_when_possible(memory, STASH_ABOVE_BYTES, access.caller, prepared.now, slot) as (query, held):
+            lease = self._leases.of_query(access, request, query)
             async with time_limit(wait_policy.QUERY_SECONDS):
                 result = await query.answer()
             if isinstance(result, PeekError):
@@ -97,7 +102,7 @@ class Queries:
                 failure = ""
                 try:
                     with tracing.span("send", rows=result.row_count):
-                        await _send(client, access.caller, query, result, held)
+                        await _send(client, access.caller, _answer(query, result, lease), result, held)
                 finally:
                     query.release()
         if failure:
@@ -116,11 +121,10 @@ class Queries:
 async def _send(
     client: QueryClient,
     caller: str,
-    query: GatewayQuery | OperatorQuery,
+    answer: QueryAnswer,
     result: PeekRows | PeekStashed,
     held: QueueHold,
 ) -> None:
-    answer = _answer(query, result)
     if isinstance(result, PeekRows) and client.take(answer, result.data):
         return
     async with AsyncExitStack() as stack:
@@ -134,8 +138,9 @@ async def _send(
         await send_answer(client, messages, held)
 
 
-def _answer(query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed) -> QueryAnswer:
-    return QueryAnswer(query.as_of, query.reads, query.answer_columns, result.skipped, _answer_pieces(query, result))
+def _answer(query: GatewayQuery | OperatorQuery, result: PeekRows | PeekStashed, lease: LeaseOutcome) -> QueryAnswer:
+    read, pieces = (query.as_of, query.reads, query.answer_columns), _answer_pieces(query, result)
+    return QueryAnswer(*read, result.skipped, pieces, lease)
 
 
 async def _answer_pieces(

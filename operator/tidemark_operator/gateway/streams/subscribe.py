@@ -107,7 +107,9 @@ class GrpcSubscriber:
     async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
         names, types = [c.name for c in columns], [str(c.type) for c in columns]
         mark = fingerprint(self._subject, columns, reads)
-        header = gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types, reads=mark)
+        header = gateway_pb2.SubscribeHeader(
+            as_of=as_of, column_names=names, column_types=types, reads=mark, relations=reads
+        )
         await self.write(gateway_pb2.SubscribeReply(header=header))
 
     async def messages(self, news: SubscribeAdvanced) -> AsyncGenerator[Any, None]:

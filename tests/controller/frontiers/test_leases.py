@@ -1,0 +1,186 @@
+"""Leases of clients: what they hold stays readable until they end, and no longer than they may hold it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller.harness import INDEX, INPUT, LAG, NOW, R1, InstanceHarness, at
+from tests.protocol.samples import SHARD
+from tidemark_operator.controller.frontiers.lease_book import LEASE_MS, MAX_LEASES, LeaseBook, LeaseTarget
+from tidemark_operator.controller.frontiers.shards import COMPACTION_INTERVAL_MS, ShardBook
+from tidemark_operator.errors import QueryRefused, TimeNotReadable, TooMany
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.commands import AllowCompaction, AllowShardCompaction, IndexTarget, ShardTarget
+
+TABLE = GlobalId(INPUT)
+TARGETS: dict[GlobalId, LeaseTarget] = {INDEX: IndexTarget(INDEX), TABLE: ShardTarget(TABLE, SHARD)}
+MOST = 5_000
+
+
+class Leased(InstanceHarness):
+    """An index and its input, both complete up to 499 and then as far as `goes_on` says."""
+
+    def __init__(self, stand_until_ms: int = 0) -> None:
+        super().__init__()
+        self.shards._stand_until_ms = stand_until_ms
+        self.install()
+        self.connect(R1)
+        self.leases = LeaseBook(self.shards, self.instance.dataflows.index, MOST)
+        self.goes_on(500, 0)
+
+    def grant(self, as_of: int, id: str = "mine", caller: str = "anne", *, adds: bool = False, **only: bool) -> object:
+        targets = {id: target for id, target in TARGETS.items() if not only or only.get(id.partition("/")[2])}
+        return self.leases.grant(id, caller, Time(as_of), targets, self.now, adds=adds)
+
+    def goes_on(self, upper: int, ms: int = COMPACTION_INTERVAL_MS) -> None:
+        """All is complete below `upper`, and `ms` later what nobody holds is compacted."""
+        self.now += ms
+        self.shards.observe(INPUT, at(upper), at(0))
+        self.report(R1, at(upper))
+        self.leases.maintain(self.now)
+        self.maintain()
+
+    @property
+    def sinces(self) -> tuple[int, int]:
+        """From when on index and table are kept, by the commands that were sent."""
+        found = {INDEX: 300, INPUT: 0}
+        self.commands = [*getattr(self, "commands", []), *self.sent(R1)]
+        for command in self.commands:
+            if isinstance(command, AllowCompaction | AllowShardCompaction) and command.id in found:
+                found[command.id] = command.frontier.encode()
+        return found[INDEX], found[INPUT]
+
+
+def test_a_lease_keeps_an_index_and_its_input_readable_at_its_time() -> None:
+    """Beyond the read policy; without one the same time is gone."""
+    without, leased = Leased(), Leased()
+    assert leased.grant(499) == (INDEX, TABLE)
+    for upper in (700, 1_000):
+        without.goes_on(upper)
+        leased.goes_on(upper)
+
+    assert without.sinces == (1_000 - LAG, 1_000 - LAG)
+    assert leased.sinces == (499, 499)
+
+
+def test_a_lease_ends_a_minute_after_it_was_granted_last() -> None:
+    """Granted again it lasts for another minute."""
+    leased = Leased()
+    leased.grant(499)
+    leased.goes_on(1_000, LEASE_MS - 1)
+    leased.grant(499)
+    leased.goes_on(1_100, LEASE_MS - 1)
+    assert leased.sinces[0] == 499
+
+    leased.goes_on(1_200, 1)
+    assert leased.sinces[0] == 1_200 - LAG
+    assert not len(leased.leases)
+
+
+def test_a_lease_that_is_ended_holds_nothing() -> None:
+    """By its client."""
+    leased = Leased()
+    leased.grant(499)
+    leased.leases.end(["mine", "another"])
+    leased.goes_on(1_000)
+
+    assert leased.sinces == (1_000 - LAG, 1_000 - LAG)
+
+
+def test_a_lease_moves_on_with_its_client() -> None:
+    """As that of a stream does: from the later time on everything is kept, and nothing before."""
+    leased = Leased()
+    leased.grant(499)
+    leased.goes_on(700)
+    assert leased.grant(650) == (INDEX, TABLE)
+    leased.goes_on(1_000)
+
+    assert leased.sinces == (650, 650)
+
+
+def test_a_lease_never_holds_more_than_it_may() -> None:
+    """However often it is granted: at the bound it ends, and is not granted again at this time."""
+    leased = Leased()
+    leased.grant(499)
+    leased.goes_on(499 + LAG + MOST)
+    leased.grant(499)
+    assert leased.sinces[0] == 499
+
+    leased.goes_on(499 + LAG + MOST + 1)
+    assert leased.sinces[0] == 499 + MOST + 1
+    with pytest.raises(TimeNotReadable, match="nothing can be held at 499 any more: "):
+        leased.grant(499)
+
+
+def test_a_time_that_is_gone_is_not_held() -> None:
+    """Another relation, which still has it, is held alone."""
+    leased = Leased()
+    leased.goes_on(1_000)
+
+    with pytest.raises(TimeNotReadable):
+        leased.grant(600, d=True, i=True)
+    leased = Leased()
+    leased.shards.observe(INPUT, at(500), at(450))
+    assert leased.grant(420) == (INDEX,)
+
+
+def test_a_lease_adds_what_is_read_at_its_time() -> None:
+    """And refuses another time, which its first relations may not have."""
+    leased = Leased()
+    leased.leases.grant("mine", "anne", Time(499), {TABLE: TARGETS[TABLE]}, NOW, adds=True)
+    assert leased.leases.grant("mine", "anne", Time(499), {INDEX: TARGETS[INDEX]}, NOW, adds=True) == (TABLE, INDEX)
+    with pytest.raises(QueryRefused, match="the lease holds relations at 499"):
+        leased.grant(450, adds=True)
+
+
+def test_a_lease_keeps_no_dataflow_from_being_dropped() -> None:
+    """What it held is gone with it, and another index of the same id is not."""
+    leased = Leased()
+    leased.grant(499)
+    leased.instance.drop("ns/d")
+    leased.leases.maintain(leased.now)
+
+    assert AllowCompaction(INDEX, at(0).empty()) in leased.sent(R1)
+    assert [held.id for held in leased.leases.relations(leased.now)] == [TABLE]
+
+
+def test_a_deleted_table_is_forgotten_in_spite_of_a_lease() -> None:
+    """Its owner and its readers are gone."""
+    shards = ShardBook()
+    shards.register(INPUT, SHARD.location, LAG)
+    shards.observe(INPUT, at(500), at(0))
+    leases = LeaseBook(shards, lambda id: None, MOST)
+    leases.grant("mine", "anne", Time(499), {TABLE: TARGETS[TABLE]}, NOW)
+    shards.forget(INPUT)
+    assert shards.get(INPUT) is not None
+
+    leases.maintain(NOW)
+    assert shards.get(INPUT) is None
+    assert not len(leases)
+
+
+def test_leases_are_bounded_and_each_has_one_user() -> None:
+    """Half of them are one user's; an id that another one has is refused."""
+    leased = Leased()
+    for number in range(MAX_LEASES // 2):
+        leased.grant(499, f"of anne {number}")
+    with pytest.raises(TooMany):
+        leased.grant(499, "one more")
+    leased.grant(499, "of bob", "bob")
+    with pytest.raises(QueryRefused, match="another user's"):
+        leased.grant(499, "of bob", "anne")
+
+    leased.leases.end(["of anne 0"])
+    leased.grant(499, "one more")
+
+
+def test_a_new_operator_advances_nothing_before_leases_can_be_renewed() -> None:
+    """Then it goes on from what was renewed; without that from its read policy."""
+    for renewed, expected in ((True, (499, 499)), (False, (1_100 - LAG, 1_100 - LAG))):
+        leased = Leased(stand_until_ms=NOW + LEASE_MS)
+        leased.goes_on(1_000, LEASE_MS - 1)
+        assert leased.sinces == (300, 0)
+        if renewed:
+            assert leased.grant(499) == (INDEX, TABLE)
+        leased.goes_on(1_100, 1)
+        assert leased.sinces == expected
