@@ -12,7 +12,8 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -44,6 +45,8 @@ REPLACED_SECONDS = 3600.0
 WRITE_SECONDS = 60.0
 """The time for which a call that writes rows is made again: a replica that restarts takes some seconds more than a
 leader."""
+END_SECONDS, MAX_ENDED = 0.2, 4096
+"""The time for which ended leases wait for others, as one call ends many; and how many it ends."""
 _REFUSED = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -128,6 +131,8 @@ class GatewayLink:
         self._find = find
         self._channel: Channel | None = None
         self._opening = asyncio.Lock()
+        self._ended_leases: list[str] = []
+        self._ending_leases: asyncio.Task[None] | None = None
 
     async def user(self, token: str) -> str:
         """The name of the token's user. Raises WireError."""
@@ -237,6 +242,26 @@ class GatewayLink:
             raise moved()
         return None
 
+    async def renew_lease(self, token: str, request: pb.LeaseRequest) -> tuple[str, ...]:
+        """The relations that the lease holds for a minute from now on. Raises WireError."""
+        reply = await self._ask(lambda stub: stub.Lease(request, **_call(token, CALL_SECONDS)))
+        return tuple(reply.relations)
+
+    def end_lease(self, token: str, id: str) -> None:
+        """Have a lease ended soon; where that fails, it ends by itself. `token`: of anybody, as its id is a secret."""
+        self._ended_leases.append(id)
+        if self._ending_leases is None or self._ending_leases.done():
+            self._ending_leases = asyncio.create_task(self._end_leases(token), name="ended leases")
+
+    async def _end_leases(self, token: str) -> None:
+        while self._ended_leases:
+            await asyncio.sleep(END_SECONDS)
+            request = pb.EndLeasesRequest(ids=self._ended_leases[:MAX_ENDED])
+            del self._ended_leases[:MAX_ENDED]
+            ask = partial(_end_leases, request, token)
+            with suppress(WireError):
+                await self._ask(ask)
+
     @asynccontextmanager
     async def subscribe(self, token: str, request: pb.SubscribeRequest) -> AsyncIterator[tuple[Any, Any]]:
         """The header, and the call whose further messages are batches. Raises WireError."""
@@ -245,6 +270,9 @@ class GatewayLink:
             yield first.header, call
 
     async def close(self) -> None:
+        if (ending := self._ending_leases) is not None:
+            await asyncio.wait({ending}, timeout=1.0)
+            ending.cancel()
         if self._channel is not None:
             await self._channel.close()
 
@@ -356,6 +384,10 @@ class Sending:
 
 def _call(token: str, timeout: float | None = None) -> dict[str, Any]:
     return {"metadata": (("authorization", f"Bearer {token}"),), "timeout": timeout}
+
+
+async def _end_leases(request: pb.EndLeasesRequest, token: str, stub: GatewayStub) -> None:
+    await stub.EndLeases(request, **_call(token, CALL_SECONDS))
 
 
 def _relation(described: Any) -> CatalogueRelation:

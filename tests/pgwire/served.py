@@ -210,8 +210,10 @@ class Served:
         self.server = PgServer(self.link, self._limits, certificate, insecure=not self._tls)
         self.port = await self.server.start("127.0.0.1", 0)
 
-    async def _start_gateway(self) -> None:
-        fleet = Fleet(cast(Leadership, SimpleNamespace(term=WriterTerm(7))))
+    async def _start_gateway(self, stands: bool = False) -> None:
+        fleet = self.running_fleet = Fleet(cast(Leadership, SimpleNamespace(term=WriterTerm(7))))
+        if stands:
+            fleet.stand()
         fleet.listener = cast(InstanceListener, Deaf())
         self.running = running = fleet.ensure("ns", InstanceConfig("default", "/data"))
         state = ReplicaState(cast(Any, None), cast(Any, None), asyncio.Event(), silent_since_ms=1)
@@ -233,10 +235,11 @@ class Served:
         await self.gateway.start()
         self.address = replace(self.address, address=json.loads((self.folder / "gateway.json").read_text())["address"])
 
-    def restart_gateway(self) -> None:
-        """As a leader that ends, and the next one, which has another address."""
+    def restart_gateway(self, stands: bool = False) -> None:
+        """As a leader that ends, and the next one, which has another address. `stands`: it waits with sinces until
+        leases are renewed."""
         self.loop.run(self.gateway.close())
-        self.loop.run(self._start_gateway())
+        self.loop.run(self._start_gateway(stands))
 
     def close(self) -> None:
         with suppress(Exception):

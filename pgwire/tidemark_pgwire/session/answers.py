@@ -32,7 +32,7 @@ from tidemark_protocol.times import EMPTY
 @dataclass
 class StatementAnswer:
     """`as_of`: of a query. `endless`: rows come when something changes. `rows`: all of them, where they are here
-    already, so that nothing is awaited for them. `end`: ends the call behind it."""
+    already, so that nothing is awaited for them. `end`: ends the call behind it. `header`: of a query."""
 
     columns: tuple[ResultColumn, ...]
     batches: AsyncGenerator[pa.RecordBatch, None]
@@ -40,6 +40,7 @@ class StatementAnswer:
     endless: bool = False
     rows: pa.RecordBatch | None = None
     end: Callable[[], Awaitable[None]] | None = None
+    header: Any = None
 
     async def close(self) -> None:
         await self.batches.aclose()
@@ -56,8 +57,8 @@ async def query(link: GatewayLink, token: str, request: pb.QueryRequest) -> Stat
         columns = columns_of(header.column_names, header.column_types)
         if reading.is_whole and (rows := _only_batch(reading.first)) is not None:
             await reading.close()
-            return StatementAnswer(columns, _batch_of(rows), header.as_of, rows=rows)
-        return StatementAnswer(columns, _query_batches(reading), header.as_of, end=reading.close)
+            return StatementAnswer(columns, _batch_of(rows), header.as_of, rows=rows, header=header)
+        return StatementAnswer(columns, _query_batches(reading), header.as_of, end=reading.close, header=header)
     except BaseException:
         await reading.close()
         raise

@@ -26,6 +26,7 @@ from tidemark_pgwire.session.answers import StatementAnswer
 from tidemark_pgwire.session.portal import Portal
 from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.session.transaction import SessionTransaction
+from tidemark_pgwire.session.transaction_lease import TOO_OLD, TOO_OLD_HINT, TransactionLease
 from tidemark_pgwire.statements import commands as sql
 from tidemark_pgwire.statements.binding import bind
 from tidemark_pgwire.statements.commands import Command
@@ -70,7 +71,7 @@ class StatementSession:
     """Portals of DECLARE, and whether each outlives its transaction."""
 
     def __post_init__(self) -> None:
-        self.catalogue = Catalogue(self.facts)
+        self.catalogue, self.lease = Catalogue(self.facts), TransactionLease(self.link, self.token, self.namespace)
         self._relations: tuple[float, tuple[CatalogueRelation, ...]] = (0.0, ())
         self._table: tuple[float, tuple[str, str, str], WritableTable | None] = (0.0, ("", "", ""), None)
 
@@ -163,8 +164,9 @@ class StatementSession:
         self.forget_table()
 
     async def close(self) -> None:
-        """End the cursors, and forget rows that wait."""
+        """End the cursors and the lease, and forget rows that wait."""
         self.transaction.forget_rows()
+        self.lease.end()
         await self.close_cursors()
 
     async def close_cursors(self) -> None:
@@ -177,6 +179,7 @@ class StatementSession:
 
     async def end_transaction(self) -> None:
         self.transaction.end()
+        self.lease.end()
         await self.close_cursors_of_transaction()
 
     async def close_cursors_of_transaction(self) -> None:
@@ -206,10 +209,25 @@ async def open_rows(
         return await _of_catalogue(session, command.sql, parameters)
     session.transaction.require_no_rows()
     with _positions(at):
-        query = await query_request(session, command.sql, parameters)
-        answer = await answers.query(session.link, session.token, query)
-    if answer.as_of is not None:
-        session.transaction.pin(answer.as_of)
+        return await _query(session, await query_request(session, command.sql, parameters))
+
+
+async def _query(session: StatementSession, request: pb.QueryRequest) -> StatementAnswer:
+    """The answer, whose time is that of the transaction, and held for it. Raises WireError."""
+    transaction, as_of = session.transaction, request.as_of if request.HasField("as_of") else None
+    is_leased = transaction.explicit and transaction.as_of in (None, as_of)
+    if is_leased:
+        request.lease = session.lease.ask()
+    try:
+        answer = await answers.query(session.link, session.token, request)
+    except WireError as error:
+        if error.sqlstate == TOO_OLD and as_of is not None and as_of == transaction.as_of:
+            error.hint = error.hint or TOO_OLD_HINT
+        raise
+    if is_leased and (refused := session.lease.take(answer.header)):
+        _warn(session, "01000", f"the time of this transaction is not held: {refused}")
+    assert answer.as_of is not None
+    transaction.pin(answer.as_of)
     return answer
 
 

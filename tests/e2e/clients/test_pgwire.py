@@ -31,6 +31,13 @@ TEXTS = ("GERMANY", "O'Hara", "a\\b", "\\n", "\\'", "x'y\\", "é😀", "a`b", 'a
 @contextmanager
 def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
     """The program before the system's gateway; libpq's options of its address."""
+    with launched(system, folder) as (_, options):
+        yield options
+
+
+@contextmanager
+def launched(system: System, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """As `serving`, with the process."""
     signing = Authority.named("pgwire")
     issued = signing.server("127.0.0.1")
     for name, data in (("ca.crt", signing.pair.certificate), ("tls.crt", issued.certificate), ("tls.key", issued.key)):
@@ -43,7 +50,7 @@ def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
         wait_for("the listener", lambda: b"listening" in (folder / "pgwire.log").read_bytes())
-        yield {
+        options = {
             "host": "127.0.0.1",
             "port": port,
             "dbname": system.namespace,
@@ -52,6 +59,7 @@ def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
             "sslmode": "verify-full",
             "sslrootcert": str(folder / "ca.crt"),
         }
+        yield process, options
     finally:
         process.terminate()
         process.wait(BOUND)
