@@ -56,6 +56,8 @@ class Cursor:
         self.as_of: int | None = None
         """The time of the answer: ms since 1970."""
         self.skipped_errors = 0
+        self.leased: tuple[str, ...] = ()
+        """The ids of the relations that the statement's lease holds."""
 
     def execute(
         self,
@@ -66,8 +68,10 @@ class Cursor:
         strict: bool = False,
         skip_errors: bool = False,
         replica: str = "",
+        lease: str = "",
     ) -> Self:
-        """Ask for the answer to a SELECT. `parameters` replace each `?`. The other options: `kubectl tidemark query`.
+        """Ask for the answer to a SELECT. `parameters` replace each `?`. `lease`: the id of a lease that holds what is
+        read (held_times.py). The other options: `kubectl tidemark query`.
 
         Raises:
             ProgrammingError: the statement is refused.
@@ -84,11 +88,13 @@ class Cursor:
             strict=strict,
             skip_errors=skip_errors,
             replica=replica,
+            lease=lease,
         )
         header = self._ask(request)
         described = zip(header.column_names, header.column_types, strict=True)
         self.description = [(name, type, None, None, None, None, None) for name, type in described]
         self.as_of, self.skipped_errors = header.as_of, header.skipped_errors
+        self.leased = tuple(header.leased)
         return self
 
     def executemany(self, sql: str, parameters: Sequence[Sequence[object]]) -> None:

@@ -74,6 +74,10 @@ class History(GatewayServicer):
         self.queries: list[pb.QueryRequest] = []
         self.subscribes: list[pb.SubscribeRequest] = []
         self.breaks = 0
+        self.leases: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """Time and relations of each."""
+        self.renewed: list[int] = []
+        self.relations = ["counts"]
         self.fails_at: int | None = None
         """The time at which the view has a row in error, and no longer."""
 
@@ -86,9 +90,24 @@ class History(GatewayServicer):
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the result is in error: EXPRESSION_FAILED in 1 / n")
         is_sales = "counts" not in request.sql
         names, types = zip(*(TYPES.items() if is_sales else self.columns), strict=True)
-        yield pb.QueryReply(header=pb.QueryHeader(as_of=at, column_names=names, column_types=types))
+        leased = self.relations if request.lease else []
+        if leased:
+            self.leases[request.lease] = at, tuple(leased)
+        yield pb.QueryReply(header=pb.QueryHeader(as_of=at, column_names=names, column_types=types, leased=leased))
         table = ROWS if is_sales else pa.table({"c0": pa.array([], pa.string()), "c1": pa.array([], pa.int32())})
         yield pb.QueryReply(arrow=ipc(table.slice(0, 0) if request.sql.endswith("LIMIT 0") else table))
+
+    def Lease(self, request: pb.LeaseRequest, context: grpc.ServicerContext) -> pb.LeaseReply:
+        if request.as_of < self.since:
+            context.abort(grpc.StatusCode.OUT_OF_RANGE, f"nothing can be held at {request.as_of} any more")
+        self.leases[request.id] = request.as_of, tuple(request.relations)
+        self.renewed.append(request.as_of)
+        return pb.LeaseReply(relations=request.relations)
+
+    def EndLeases(self, request: pb.EndLeasesRequest, context: grpc.ServicerContext) -> pb.EndLeasesReply:
+        for id in request.ids:
+            self.leases.pop(id, None)
+        return pb.EndLeasesReply()
 
     def Subscribe(self, request: pb.SubscribeRequest, context: grpc.ServicerContext) -> Iterator[pb.SubscribeReply]:
         self.subscribes.append(request)
@@ -99,6 +118,7 @@ class History(GatewayServicer):
             context.abort(grpc.StatusCode.OUT_OF_RANGE, f"counts is not complete at {at} yet")
         names, types = zip(*self.columns, strict=True)
         header = pb.SubscribeHeader(as_of=at, column_names=names, column_types=types, reads=self.reads)
+        header.relations.extend(self.relations)
         yield pb.SubscribeReply(header=header)
         end = request.up_to if request.HasField("up_to") else self.upper
         first = [] if request.without_snapshot else [(*u[:2], at, u[3]) for u in self.updates if u[2] <= at]

@@ -7,13 +7,14 @@
 A micro-batch that is repeated after a crash has the same changes, since the checkpoint has its end, and the end
 of the one before. Spark does not store where the first one begins: it always begins at NOTHING. Without the snapshot
 it is empty, and its end is where the stream begins.
-A micro-batch can be read while its first time can be: `readPolicy.lag` of the instance says for how long that is.
+A micro-batch can be read while its first time can be. The driver holds that time by a lease (held_times.py) from one
+micro-batch to the next one; of a stream that is away, `readPolicy.lag` of the instance says for how long it is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import grpc
@@ -25,6 +26,7 @@ from pyspark.sql.types import StructType
 
 from tidemark.changes import Batches, subscribed
 from tidemark.errors import Error, GatewayFailed, NotSupportedError, OffsetTooOld, RelationChanged, ViewInError
+from tidemark.held_times import HeldTimes, new_lease
 from tidemark.spark.columns import check_columns
 from tidemark.spark.gateway_retry import retried
 from tidemark.spark.options import ReadOptions
@@ -44,6 +46,9 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         self._options, self._schema = options, schema
         self._end: int | None = None
         """The time at which a trigger AvailableNow ends."""
+        self._held: HeldTimes | None = None
+        """None: the driver holds no time yet, or this is a task."""
+        self._relations: tuple[str, ...] = ()
 
     def initialOffset(self) -> Offset:
         """The same at each call: Spark calls it again where it repeats the first micro-batch."""
@@ -53,19 +58,41 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         if start["time"] == NOTHING:
             return retried(self._initial_offset)
         newest = retried(self._newest) if self._end is None else self._end
+        self._hold(start["time"])
+        self._times.keep({start["time"], newest})
         return {"time": max(newest, start["time"]), "reads": start["reads"]}
+
+    def stop(self) -> None:
+        """Let go of the times that are held."""
+        if self._held is not None:
+            self._held.close()
+
+    @property
+    def _times(self) -> HeldTimes:
+        if self._held is None:
+            self._held = HeldTimes(self._options.connect)
+        return self._held
+
+    def _hold(self, time: int) -> None:
+        """Hold the time up to which changes were read, which a query of before may have done."""
+        if self._relations and time not in self._times:
+            with suppress(Error), self._options.connect() as connection:
+                self._times.hold(connection, time, self._relations)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._end = retried(self._newest)
 
     def _newest(self) -> int:
-        """The newest complete time. Raises ViewInError: the view has rows in error at it."""
+        """The newest complete time, which is held. Raises ViewInError: the view has rows in error at it."""
+        lease = new_lease()
         with self._options.connect() as connection, connection.cursor() as cursor:
             try:
-                at = cursor.execute(f"{self._options.select} LIMIT 0").as_of
+                at = cursor.execute(f"{self._options.select} LIMIT 0", lease=lease).as_of
             except Error as error:
                 raise self._named(error) from None
-        assert at is not None
+            assert at is not None
+            self._relations = cursor.leased
+            self._times.take(at, lease, cursor.leased)
         return at
 
     def _initial_offset(self) -> Offset:
@@ -77,6 +104,7 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
                     raise NotSupportedError(
                         "the operator is older than this client: it does not say what a subscribe reads"
                     )
+                self._times.hold(connection, header.as_of, header.relations)
                 return {"time": header.as_of, "reads": header.reads}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:

@@ -1,0 +1,78 @@
+"""Times that a stream of Spark holds between its micro-batches: the driver's part, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.waiting import until
+from tidemark import held_times
+from tidemark.spark.change_feed import ChangeFeed
+from tidemark.spark.options import ReadOptions
+
+
+@pytest.fixture
+def feed(gateway: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangeFeed]:
+    monkeypatch.setattr(held_times, "RENEW_SECONDS", 0.05)
+    options = ReadOptions.of({**gateway[1], "relation": "counts", "readChangeFeed": "true"})
+    made = ChangeFeed(options, None)
+    yield made
+    made.stop()
+
+
+def held(history: Any) -> set[int]:
+    return {time for time, _ in history.leases.values()}
+
+
+def test_a_stream_holds_the_time_up_to_which_it_has_read(gateway: Any, feed: ChangeFeed) -> None:
+    """And the one up to which it reads next; earlier ones go. The end of the stream lets go of all."""
+    history, _ = gateway
+    first = feed.latestOffset(feed.initialOffset(), None)
+    assert held(history) == {1000}
+
+    history.upper = 2001
+    second = feed.latestOffset(first, None)
+    assert (first["time"], second["time"]) == (1000, 2000)
+    assert held(history) == {1000, 2000}
+
+    history.upper = 3001
+    third = feed.latestOffset(second, None)
+    until(lambda: held(history) == {2000, 3000})
+    feed.latestOffset(third, None)
+    until(lambda: held(history) == {3000})
+    feed.stop()
+    assert not history.leases
+
+
+def test_what_is_held_is_renewed_while_no_micro_batch_comes(gateway: Any, feed: ChangeFeed) -> None:
+    """Also where the gateway forgot it, as another leader has."""
+    history, _ = gateway
+    feed.latestOffset(feed.initialOffset(), None)
+    until(lambda: history.renewed.count(1000) >= 3)
+    history.leases.clear()
+    until(lambda: held(history) == {1000})
+
+
+def test_a_stream_that_begins_again_holds_the_time_of_its_checkpoint(gateway: Any, feed: ChangeFeed) -> None:
+    """Where it is there still; where it is not, the micro-batch says so, and the driver does not."""
+    history, _ = gateway
+    history.upper = 2001
+    assert feed.latestOffset({"time": 1500, "reads": "first"}, None)["time"] == 2000
+    assert held(history) == {1500, 2000}
+    feed.stop()
+
+    history.since = 1800
+    feed._held = None
+    assert feed.latestOffset({"time": 1500, "reads": "first"}, None)["time"] == 2000
+    assert held(history) == {2000}
+
+
+def test_an_older_operator_holds_nothing(gateway: Any, feed: ChangeFeed) -> None:
+    """It names no relations. The stream goes on as it did."""
+    history, _ = gateway
+    history.relations = []
+    first = feed.latestOffset(feed.initialOffset(), None)
+    assert feed.latestOffset(first, None)["time"] == 1000
+    assert not history.renewed
