@@ -13,7 +13,7 @@ PYTEST := $(IN_VENV) $(BIN)/python -m pytest
 CLASS_DATA := .tidemark/spark.jsa
 # these start no Spark and no control plane, so several run beside each other; neighbours stay in one process, and
 # share what their module set up, until another has nothing left to do
-FAST := -m "not (slow or spark or cluster or e2e or node or kafka or postgres)" -n auto --maxprocesses 4 --dist worksteal
+FAST := -m "not (slow or spark or cluster or e2e or node or kafka or postgres or iceberg)" -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help
 help: ## this list
@@ -52,7 +52,7 @@ test: java test-packages venv ## lint, types and the tests, in lanes: an eighth 
 
 # two at a time, the longest first: mypy and the JVM of the archive keep one core busy each
 .PHONY: test-ready
-test-ready: types $(CLASS_DATA) control-plane kafka-broker kafka-connect jdbc-driver dbt-environment lint
+test-ready: types $(CLASS_DATA) control-plane kafka-broker kafka-connect iceberg-catalogue jdbc-driver dbt-environment lint
 
 .PHONY: test-all
 test-all: ## `make test` with all of the broad tests
@@ -63,7 +63,7 @@ test-fast: venv ## the tests without Spark and without a control plane (minutes)
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: java test-packages venv control-plane kafka-broker kafka-connect jdbc-driver dbt-environment $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
+test-slow: java test-packages venv control-plane kafka-broker kafka-connect iceberg-catalogue jdbc-driver dbt-environment $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
 	$(IN_VENV) $(BIN)/python -m tests.lanes --lanes slow $(if $(EIGHTH),--share $(EIGHTH)/8) $(LANES)
 
 .PHONY: test-cluster
@@ -204,6 +204,10 @@ kafka-broker: java test-packages venv ## fetch the Kafka broker of the tests fro
 .PHONY: kafka-connect
 kafka-connect: java test-packages venv ## fetch Kafka Connect, Debezium and converters of the tests from Maven into the cache (once, 43 MB)
 	@$(BIN)/python -m tests.kafka.connect
+
+.PHONY: iceberg-catalogue
+iceberg-catalogue: java test-packages venv ## fetch the Iceberg catalogue of the tests from Maven into the cache (once, 82 MB)
+	@$(BIN)/python -m tests.published.iceberg.rest_catalogue
 
 .PHONY: jdbc-driver
 jdbc-driver: java test-packages venv ## fetch pgjdbc, the driver of the tests, from Maven into the cache (once, 1.4 MB)

@@ -43,6 +43,7 @@ from tidemark_replica.sinks.destinations.publisher import Publisher
 from tidemark_replica.sinks.published.publication import FEW_ROWS, Published, TablePublication
 from tidemark_replica.sinks.published.published_table import TableOptions
 from tidemark_replica.sinks.published.table_destination import TableDestination
+from tidemark_replica.storage.source_secrets import SourceSecrets
 
 PER_SECOND = 1_000
 MINUTES = (1, 10)
@@ -117,7 +118,7 @@ def lag(view: View, every_s: int) -> float:
 
     every_ms, metadata = every_s * 1000, ShardMetadata(ShardId("v"), view.shard.location, COLUMNS)
     options, handles = PublishedView(str(view.folder / "published"), OWNER, every_ms, 24), ShardHandles()
-    table = TableDestination(GlobalId("u/v/1"), metadata, options, handles)
+    table = TableDestination(GlobalId("u/v/1"), metadata, options, handles, SourceSecrets(None))
     publisher = Publisher(GlobalId("u/v/1"), metadata, every_ms, table, handles, jobs, heard)
     base, began, seconds = -(-view.upper // every_ms) * every_ms, time.monotonic(), 0
     while len(set(times)) <= COMMITS:

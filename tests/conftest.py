@@ -11,12 +11,14 @@ from tests.disk_fixtures import small_disk
 from tests.kafka.broker import kafka
 from tests.kinds_fixtures import kinds_installed
 from tests.leftovers_fixtures import nothing_is_left_running
+from tests.published.iceberg.rest_catalogue import iceberg_catalogue
 from tests.s3_fixtures import place, places, s3
 from tests.spark_fixtures import spark
 
 __all__ = [
     "control_plane",
     "control_plane_binaries",
+    "iceberg_catalogue",
     "kafka",
     "kinds_installed",
     "namespace",

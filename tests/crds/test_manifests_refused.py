@@ -86,6 +86,17 @@ INSTANCES = [
     (bent("ComputeInstance", {"sourceSecrets": [f"s{n}" for n in range(17)]}), "spec.sourceSecrets: Too many"),
     (bent("ComputeInstance", {"sourceSecrets": ["tidemark-authority"]}), "must not be a Secret that the operator"),
     (bent("ComputeInstance", {"sourceSecrets": ["tidemark-replica-r1-tls"]}), "must not be a Secret that the operator"),
+    (
+        bent("ComputeInstance", {"publish": {"iceberg": {"uri": "https://c", "secretName": "s"}}}),
+        "publish.iceberg.secretName: .* must be one of sourceSecrets",
+    ),
+    (
+        bent(
+            "ComputeInstance",
+            {"sourceSecrets": ["s"], "publish": {"iceberg": {"uri": "http://c", "secretName": "s"}}},
+        ),
+        "publish.iceberg.uri: .* must be https",
+    ),
     (manifest("ComputeInstance", name="a.b"), "metadata.name: .* must be a DNS label"),
 ]
 SOURCES = [

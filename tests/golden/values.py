@@ -351,5 +351,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(TOPIC_TABLE, name="orders.2", added=("n",)),
     replace(POSTGRES, all_tables=True),
     PublicationTable("public", "Orders", ("n",), ("größe (column größe is generated)",), "ReplicaIdentity: none"),
+    replace(PUBLISHED, iceberg="sales.revenue"),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -28,7 +28,7 @@ from tests.lanes.processor_time import adopt_orphans
 from tests.lanes.runner import Lane, run_rounds
 from tests.lanes.shares import turn_of
 
-_SERVERS = "kafka or postgres"
+_SERVERS = "kafka or postgres or iceberg"
 YIELDS = 2
 """The niceness of lanes that compute: `cluster` and `e2e`, which mostly wait, go first. With 5, a planner of the lane
 `spark` did not start within BOUND on a slow machine."""
@@ -46,7 +46,11 @@ LANES = (
         marks=("spark",),
         niceness=YIELDS,
     ),
-    Lane("cluster", ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)"), marks=("cluster", "kafka", "postgres")),
+    Lane(
+        "cluster",
+        ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)"),
+        marks=("cluster", "kafka", "postgres", "iceberg"),
+    ),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=1),
 )
 BROAD_SHARES = 8

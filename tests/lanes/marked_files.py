@@ -15,7 +15,7 @@ import pytest
 
 from tests.lanes.ledger import CHECKOUT
 
-MARKS = ("spark", "cluster", "kafka", "postgres", "e2e")
+MARKS = ("spark", "cluster", "kafka", "postgres", "iceberg", "e2e")
 """Marks by which lanes choose files."""
 
 

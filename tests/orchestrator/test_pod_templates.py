@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.orchestrator.pods import LARGE, SETTINGS, large, small
-from tidemark_operator.orchestrator.interface import SOURCE_SECRETS, Owner
+from tidemark_operator.orchestrator.interface import ICEBERG, SOURCE_SECRETS, Owner
 from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
 from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
@@ -96,6 +96,14 @@ def test_the_replica_parses_the_command_line_of_its_pod(case: str) -> None:
     assert dict(options.spark_conf) == executors.spark_conf(CASES[case], SETTINGS)
     assert named <= fields
     assert options.master == ("local[2]" if case == "small" else executors.MASTER)
+
+
+def test_drivers_alone_know_the_iceberg_catalogue() -> None:
+    with_it = replace(LARGE, pod=replace(LARGE.pod, iceberg='{"uri": "https://c"}'))
+    driver, executor = pods(member(with_it, SETTINGS))
+    environment = {each["name"]: each.get("value") for each in driver["containers"][0]["env"]}
+    assert environment[ICEBERG] == '{"uri": "https://c"}'
+    assert ICEBERG not in json.dumps(executor)
 
 
 def test_drivers_alone_mount_the_secrets_of_sources() -> None:

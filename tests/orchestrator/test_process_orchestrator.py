@@ -93,6 +93,8 @@ def test_a_replica_finds_the_secrets_of_sources_of_its_instance_alone(tmp_path: 
         orchestrator._replica_shape(replace(replica, pod=PodSpec(source_secrets=names)))
         for names in ((), ("orders-db",), ("brokers", "orders-db"))
     ]
+    catalogue = orchestrator._replica_shape(replace(replica, pod=PodSpec(iceberg="{}")))
+    assert catalogue.environment == {"TIDEMARK_ICEBERG": "{}", **shared(tmp_path)}
     folder = {VARIABLE: str(tmp_path / "source-secrets" / "default.shop")}
 
     assert shapes[0].environment == shared(tmp_path)

@@ -35,9 +35,20 @@ def test_agree_shapes_of_every_version() -> None:
         replace(SMALL, pod=replace(SMALL.pod, volumes=(Volume("c", "/data"),))),
         replace(SMALL, pod=replace(SMALL.pod, credentials="bucket")),
         replace(SMALL, pod=replace(SMALL.pod, source_secrets=("orders-db",))),
+        replace(SMALL, pod=replace(SMALL.pod, iceberg="{}")),
         replace(SMALL, spark_only=True),
     ],
-    ids=["cores", "memory", "executors", "scratch", "volumes", "credentials", "source secrets", "spark only"],
+    ids=[
+        "cores",
+        "memory",
+        "executors",
+        "scratch",
+        "volumes",
+        "credentials",
+        "source secrets",
+        "iceberg",
+        "spark only",
+    ],
 )
 def test_the_shape_is_all_that_a_pod_has(other: ReplicaSpec) -> None:
     """Another one is another process."""

@@ -32,6 +32,7 @@ from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import PublishedByAnother, PublishedTable, open_table
 from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.sinks.published.table_removal import remove_published
+from tidemark_replica.storage.source_secrets import SourceSecrets
 
 OWNER = "shop.flow.view"
 
@@ -47,7 +48,7 @@ def destination(root: str, location: str, owner: str = OWNER, uid: str = "u") ->
     columns = Column("k", BIGINT), Column("name", STRING)
     metadata = ShardMetadata(ShardId(f"{uid}1"), f"{root}/shop/flow/view/v1", columns)
     view = PublishedView(location, owner, 1000, 24, chosen=True)
-    return TableDestination(GlobalId(f"{uid}/view/1"), metadata, view, ShardHandles())
+    return TableDestination(GlobalId(f"{uid}/view/1"), metadata, view, ShardHandles(), SourceSecrets(None))
 
 
 def listed(root: str, elsewhere: bool = True) -> dict[str, str]:
@@ -244,7 +245,7 @@ def test_the_note_goes_with_its_table(place: Place) -> None:
 
     def delete(uid: str) -> None:
         command = DeleteShard(removal_id(uid, OWNER, at), at)
-        storage_state._delete_table(command, time.monotonic(), lambda: root)
+        storage_state._delete_table(command, time.monotonic(), lambda: root, SourceSecrets(None))
 
     def notes() -> list[Path]:
         return [path for path in place.left() if path.name == "table.json"]
@@ -290,7 +291,9 @@ def test_a_damaged_note_goes_with_its_table(place: Place, damage: bytes) -> None
     destination(root, at).publish(Time(0), WriterTerm(1))
     Storage.at(f"{root}/shop/_elsewhere/flow/{location_hash(at)}").write("table.json", damage)
     for _ in range(2):
-        storage_state._delete_table(DeleteShard(removal_id("u", OWNER, at), at), time.monotonic(), lambda: root)
+        storage_state._delete_table(
+            DeleteShard(removal_id("u", OWNER, at), at), time.monotonic(), lambda: root, SourceSecrets(None)
+        )
         assert [path for path in place.left() if "/lake/" in str(path) or path.name == "table.json"] == []
 
 
@@ -300,5 +303,7 @@ def test_a_late_deletion_leaves_the_note_of_another_view(tmp_path: Path) -> None
     destination(root, at).publish(Time(0), WriterTerm(1))
     remove_published(at, OWNER)
     destination(root, at, owner=f"{OWNER}2").publish(Time(0), WriterTerm(2))
-    storage_state._delete_table(DeleteShard(removal_id("u", OWNER, at), at), time.monotonic(), lambda: root)
+    storage_state._delete_table(
+        DeleteShard(removal_id("u", OWNER, at), at), time.monotonic(), lambda: root, SourceSecrets(None)
+    )
     assert set(listed(root)) == {at}

@@ -27,6 +27,7 @@ from tidemark_replica.sinks.destinations.publisher import (
     Publisher,
 )
 from tidemark_replica.sinks.published.table_destination import TableDestination
+from tidemark_replica.storage.source_secrets import SourceSecrets
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
 
@@ -56,7 +57,7 @@ class Replica:
         view = PublishedView(location, "shop.flow.view", every_ms, 24, empty_on_error)
         self.location = location
         id = GlobalId("u/view/1")
-        table = TableDestination(id, metadata, view, handles)
+        table = TableDestination(id, metadata, view, handles, SourceSecrets(None))
         self.short, clock = ShortPool(self), lambda: self.now
         self.publisher = Publisher(id, metadata, every_ms, table, handles, self, self.respond, self.short, clock)
 

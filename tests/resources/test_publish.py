@@ -41,6 +41,7 @@ def test_what_is_not_said_needs_no_feature_of_replicas() -> None:
         ({"partitionBy": ["day"]}, "publishPartitions"),
         ({"fileSize": "8Mi"}, "publishFileSize"),
         ({"location": "s3://lake/t"}, "publishLocation"),
+        ({"iceberg": {"table": "sales.spent"}}, "publishIceberg"),
     ],
 )
 def test_each_option_is_another_plan_that_older_replicas_are_not_sent(publish: dict[str, Any], feature: str) -> None:
@@ -61,6 +62,18 @@ def test_partition_columns_are_columns_of_the_view_whose_text_is_exact() -> None
         assert publish.refusal(columns).startswith(refusal)
         assert bool(publish.refusal(columns)) == bool(refusal)
     assert "all columns" in published({"partitionBy": ["n"]}).publishes["flow"].refusal(columns[:1])
+
+
+def test_partitions_do_not_go_with_iceberg() -> None:
+    columns = Column("n", BIGINT), Column("day", DATE)
+    publish = published({"partitionBy": ["day"], "iceberg": {"table": "sales.spent"}}).publishes["flow"]
+    assert publish.refusal(columns).startswith("partitionBy does not go with iceberg yet")
+
+
+@pytest.mark.parametrize("table", ["spent", "sales.", ".spent", "sales..spent", "sales.sp ent", "sales/spent", "-a.b"])
+def test_an_iceberg_table_has_a_namespace(table: str) -> None:
+    with pytest.raises(InvalidValue):
+        published({"iceberg": {"table": table}})
 
 
 @pytest.mark.parametrize(("location", "parsed"), [

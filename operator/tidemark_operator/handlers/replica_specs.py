@@ -35,6 +35,7 @@ def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> R
             volumes=tuple(Volume(each.claim, each.path, each.read_only) for each in pod.volumes),
             credentials=instance.credentials if instance else "",
             source_secrets=instance.source_secrets if instance else (),
+            iceberg=instance.iceberg.environment if instance and instance.iceberg else "",
         ),
         strategy=replica.strategy,
         spark_only=replica.spark_only,

@@ -24,6 +24,9 @@ SOURCE_SECRETS = "TIDEMARK_SOURCE_SECRETS"
 """Environment variable with the folder that holds one folder for each Secret of spec.sourceSecrets, by its name, as
 Kubernetes mounts a Secret (storage/source_secrets.py)."""
 
+ICEBERG = "TIDEMARK_ICEBERG"
+"""Environment variable with the Iceberg catalogue of the instance, in JSON (published/iceberg_catalogue.py)."""
+
 SOURCE_DATA = "TIDEMARK_SOURCE_DATA"
 """Environment variable with the folder in which replicas of one machine share the data that load generators make
 (storage/tpch/initial.py)."""
@@ -76,7 +79,7 @@ class Volume:
 class PodSpec:
     """The fields that only an orchestrator of pods supports, and Secrets of the namespace. `credentials`: the name of
     the Secret whose AWS_* entries configure the object store. `source_secrets`: the sorted names of those that sources
-    use."""
+    use. `iceberg`: the Iceberg catalogue of the instance, in JSON; empty: none."""
 
     requests: Requests = Requests()
     executors: Executors = Executors()
@@ -84,6 +87,7 @@ class PodSpec:
     volumes: tuple[Volume, ...] = ()
     credentials: str = ""
     source_secrets: tuple[str, ...] = ()
+    iceberg: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ FEATURES = {
     "PublishedView.partition_by": "publishPartitions",
     "PublishedView.file_bytes": "publishFileSize",
     "PublishedView.chosen": "publishLocation",
+    "PublishedView.iceberg": "publishIceberg",
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
     "KafkaSink.registry": "kafkaSinkAvro",

@@ -37,6 +37,7 @@ from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.shards.published_notes import Note, remove_note
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.published.table_removal import is_published, remove_published
+from tidemark_replica.storage.source_secrets import SourceSecrets
 
 LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
@@ -69,8 +70,10 @@ class StorageState:
         jobs: Jobs,
         send: Callable[[Response], None],
         storage: Callable[[], str],
+        secrets: SourceSecrets | None = None,
     ) -> None:
-        """`storage`: the location of the instance's shards."""
+        """`storage`: the location of the instance's shards. `secrets`: that of the Iceberg catalogue is among them."""
+        self._secrets = secrets or SourceSecrets(None)
         self._storage = storage
         self._ingestions, self._handles, self._watch, self._jobs, self._send = ingestions, handles, watch, jobs, send
         self._running: set[GlobalId] = set()
@@ -133,7 +136,7 @@ class StorageState:
             self._forget(command.location)
             self._jobs.submit(
                 f"delete shard {command.id}",
-                partial(_delete_table, command, arrived, self._storage),
+                partial(_delete_table, command, arrived, self._storage, self._secrets),
                 partial(self._deleted, command),
             )
 
@@ -207,13 +210,13 @@ def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontie
     return ShardFrontiers(id, Frontier.decode(upper), Frontier.decode(shard.downgrade_since(reachable)))
 
 
-def _delete_table(command: DeleteShard, arrived: float, storage: Callable[[], str]) -> None:
+def _delete_table(command: DeleteShard, arrived: float, storage: Callable[[], str], secrets: SourceSecrets) -> None:
     """Runs on a pool, perhaps much later than the command `arrived`, in monotonic seconds. Deletes the shard, or the
     published table that the id names, then the note of it. Raises PersistError, OSError."""
     if (published := removal_of(command.id)) is not None:
         uid, owner = published
         shared = is_chosen(command.location)
-        remove_published(command.location, owner, uid, arrived + SECONDS_MAX, shared=shared)
+        remove_published(command.location, owner, uid, arrived + SECONDS_MAX, shared=shared, secrets=secrets)
         if shared and not is_published(command.location, owner):
             remove_note(storage(), Note(command.location, owner))
     else:

@@ -71,7 +71,7 @@ def _destinations(
 ) -> Iterator[tuple[int, Destination]]:
     """The destinations of a view, each with the least milliseconds between two publications."""
     if sink.publish is not None:
-        yield sink.publish.every_ms, TableDestination(id, sink.shard, sink.publish, handles)
+        yield sink.publish.every_ms, TableDestination(id, sink.shard, sink.publish, handles, secrets)
     if sink.postgres is not None:
         yield sink.postgres.every_ms, PostgresDestination(id, sink.shard, sink.postgres, handles, secrets)
     if sink.kafka is not None:

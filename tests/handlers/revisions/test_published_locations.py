@@ -87,6 +87,24 @@ def test_an_instance_allows_none_unless_it_says_so() -> None:
     assert "ComputeInstance default allows none" in asked(harness, "/lake/spent")
 
 
+def test_an_iceberg_table_waits_for_a_catalogue(harness: OperatorHarness) -> None:
+    """Two views do not name one table."""
+    publish = {"iceberg": {"table": "sales.spent"}}
+    made = body("Dataflow", {"instance": "default", "sql": "SELECT 1", "materializedView": {"publish": publish}}, "d")
+    state = known(harness, made)
+    with pytest.raises(Waiting, match=r"sales\.spent has no catalogue") as waiting:
+        published_locations(harness.context, state, Dataflow.parse(made), "/data")
+    assert waiting.value.reason == "NoIcebergCatalogue"
+    harness.put({"storage": {"location": "/data"}, "publish": {"iceberg": {"uri": "https://c"}}}, None)
+    (view,) = published_locations(harness.context, state, Dataflow.parse(made), "/data").values()
+    assert view.iceberg == "sales.spent"
+    exports = [{"name": name, "materializedView": {"from": "v", "publish": publish}} for name in ("a", "b")]
+    spec = {"instance": "default", "views": [{"name": "v", "sql": "SELECT 1"}], "exports": exports}
+    two = body("Dataflow", spec, "two")
+    with pytest.raises(Waiting, match="two views of this Dataflow name one Iceberg table"):
+        published_locations(harness.context, known(harness, two), Dataflow.parse(two), "/data")
+
+
 def test_no_view_is_published_beside_the_shards_of_an_instance() -> None:
     """Nor around them; whichever instance's they are."""
     for storage, location in (

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import xml.sax.saxutils
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -41,18 +42,18 @@ def _make(folder: Path) -> None:
 
 
 class SparkWriter:
-    """A process of Spark that runs statements, one after the other."""
+    """A process of Spark that runs statements, one after the other. `more_jars`, `settings`: beside those of Delta."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, more_jars: Sequence[Path] = (), settings: Mapping[str, str] | None = None) -> None:
         home = install()
         python = str(home / "bin" / "python")
-        jars = ",".join(str(path) for path in sorted((home / "delta").glob("*.jar")))
+        jars = ",".join(str(path) for path in [*sorted((home / "delta").glob("*.jar")), *more_jars])
         environment = os.environ | {"PYSPARK_PYTHON": python}
         for name in ("PYTHONPATH", "SPARK_HOME"):
             environment.pop(name, None)
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [python, str(PROGRAM), jars],
+                [python, str(PROGRAM), jars, json.dumps(dict(settings or {}))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -1,5 +1,6 @@
 """Runs SQL statements, one a line (JSON texts) on standard input; answers `ok`, or the error, to each.
 
+Arguments: its jars, and further settings as JSON.
 It runs in the environment of `spark_writer.py`, which has none of Tidemark's packages.
 """
 
@@ -26,7 +27,7 @@ SETTINGS = {
 
 def main() -> None:
     builder = SparkSession.builder.master("local[1]")
-    for name, value in SETTINGS.items():
+    for name, value in {**SETTINGS, **json.loads(sys.argv[2])}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")

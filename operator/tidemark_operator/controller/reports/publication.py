@@ -17,13 +17,15 @@ _REASON = re.compile(r"[A-Z][A-Za-z]{1,63}")
 @dataclass(frozen=True)
 class PublicationReport:
     """`time`: that of the destination's rows, in milliseconds since 1970; None before it has any. `problem`: why the
-    last attempt failed; empty where it did not. `reason`: CamelCase where the problem has one, else empty."""
+    last attempt failed; empty where it did not. `reason`: CamelCase where the problem has one, else empty.
+    `iceberg_time`: that of the rows of the Iceberg table, where there is one."""
 
     time: int | None
     rows: int
     bytes: int
     problem: str
     reason: str = ""
+    iceberg_time: int | None = None
 
 
 def publication_report(fields: Mapping[str, str]) -> PublicationReport | None:
@@ -31,7 +33,7 @@ def publication_report(fields: Mapping[str, str]) -> PublicationReport | None:
     if not fields:
         return None
     try:
-        numbers = {name: int(fields[name]) for name in ("time", "rows", "bytes") if name in fields}
+        numbers = {name: int(fields[name]) for name in ("time", "rows", "bytes", "icebergTime") if name in fields}
     except ValueError:
         return None
     reason = fields.get("reason", "")
@@ -41,6 +43,7 @@ def publication_report(fields: Mapping[str, str]) -> PublicationReport | None:
         numbers.get("bytes", 0),
         fields.get("problem", ""),
         reason if _REASON.fullmatch(reason) else "",
+        numbers.get("icebergTime"),
     )
 
 

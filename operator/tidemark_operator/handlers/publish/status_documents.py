@@ -76,10 +76,12 @@ class ReplicaExport:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTableStatus:
-    """The ordinary table of a view. `report`: None before a replica has told about it."""
+    """The ordinary table of a view. `report`: None before a replica has told about it. `iceberg`: the Iceberg table
+    that follows; empty: none."""
 
     location: str
     report: PublicationReport | None = None
+    iceberg: str = ""
 
     def document(self) -> dict[str, Any]:
         known = self.report if self.report is not None and self.report.time is not None else None
@@ -88,7 +90,12 @@ class PublishedTableStatus:
             time=known.time if known and known.time != MAX_TIME else None,
             rows=known.rows if known else None,
             bytes=known.bytes if known else None,
+            iceberg=self._iceberg_document(),
         )
+
+    def _iceberg_document(self) -> dict[str, Any] | None:
+        time = None if self.report is None or self.report.iceberg_time == MAX_TIME else self.report.iceberg_time
+        return _present(table=self.iceberg, time=time) if self.iceberg else None
 
 
 @dataclass(frozen=True, slots=True)

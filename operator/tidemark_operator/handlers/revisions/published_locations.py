@@ -35,13 +35,14 @@ from tidemark_protocol.plan.sinks.publish import PublishedView, published_locati
 
 LOG = logging.getLogger(__name__)
 NOT_ALLOWED, TAKEN = "LocationNotAllowed", "LocationTaken"
+NO_CATALOGUE = "NoIcebergCatalogue"
 
 
 def published_locations(
     context: ReconcileContext, state: DataflowState, dataflow: Dataflow, storage: str
 ) -> dict[str, PublishedView]:
     """The tables that the views of the Dataflow are published as, by export. `storage`: its instance's. Raises Waiting
-    where a location is not allowed, or taken."""
+    where a location is not allowed, or taken, or an Iceberg table has no catalogue."""
     namespace, name = dataflow.meta.namespace, dataflow.meta.name
     chosen = {export: publish.location for export, publish in dataflow.publishes.items() if publish.location}
     for export, location in chosen.items():
@@ -49,12 +50,28 @@ def published_locations(
         if other := next((o for o, at in chosen.items() if o != export and overlaps(location, at)), ""):
             raise _location_taken(location, f"view {other} of this Dataflow is published there, too")
         _check_free(context, state, dataflow, location)
+    _check_iceberg(context, dataflow)
     return {
         export: publish.view(
             publish.location or published_location(storage, namespace, name, export), f"{namespace}.{name}.{export}"
         )
         for export, publish in dataflow.publishes.items()
     }
+
+
+def _check_iceberg(context: ReconcileContext, dataflow: Dataflow) -> None:
+    named = {publish.iceberg: export for export, publish in dataflow.publishes.items() if publish.iceberg}
+    if not named:
+        return
+    instance = context.instance(dataflow.meta.namespace, dataflow.instance)
+    if instance is None or instance.iceberg is None:
+        raise Waiting(
+            NO_CATALOGUE,
+            f"Iceberg table {min(named)} has no catalogue: ComputeInstance {dataflow.instance} names none "
+            "(publish.iceberg)",
+        )
+    if len(named) < sum(bool(publish.iceberg) for publish in dataflow.publishes.values()):
+        raise Waiting(TAKEN, "two views of this Dataflow name one Iceberg table: give each one of its own")
 
 
 def _check_allowed(context: ReconcileContext, dataflow: Dataflow, location: str) -> None:

@@ -307,7 +307,8 @@ def _published_table(
     publish = next((sink.publish for sink in _views(description, id)), None)
     if publish is None:
         return None
-    return status_documents.PublishedTableStatus(publish.location, None if c is None else _publication(c, PUBLISHED))
+    report = None if c is None else _publication(c, PUBLISHED)
+    return status_documents.PublishedTableStatus(publish.location, report, publish.iceberg)
 
 
 def _destinations(

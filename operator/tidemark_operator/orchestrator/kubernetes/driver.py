@@ -21,6 +21,7 @@ from tidemark_operator.orchestrator.kubernetes.volumes import (
     LOCAL,
     SCRATCH,
     driver_volumes,
+    iceberg,
     source_secrets,
     store_settings,
 )
@@ -62,7 +63,7 @@ def _container(member: ReplicaShape, settings: KubernetesSettings, mounts: list[
         "image": settings.image,
         "imagePullPolicy": settings.pull_policy,
         "args": ["tidemark_replica", *_arguments(member, settings)],
-        "env": [*fields, *store_settings(member), *source_secrets(member), *traced],
+        "env": [*fields, *store_settings(member), *source_secrets(member), *iceberg(member), *traced],
         "ports": _ports(bool(spec.pod.executors.instances)),
         # the replica listens within seconds, whatever Spark does, until it ends; the operator checks that it answers
         "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},

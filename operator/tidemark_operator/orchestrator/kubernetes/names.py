@@ -123,6 +123,7 @@ def _pod(pod: PodSpec) -> dict[str, Any]:
         "volumes": [{"claim": v.claim, "path": v.path, "read_only": v.read_only} for v in pod.volumes],
         "credentials": pod.credentials,
         **({"source_secrets": list(pod.source_secrets)} if pod.source_secrets else {}),
+        **({"iceberg": pod.iceberg} if pod.iceberg else {}),
     }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark_operator.certificates.names import MOUNT_PATH, replica_secret
-from tidemark_operator.orchestrator.interface import SOURCE_SECRETS, STORE_SETTINGS
+from tidemark_operator.orchestrator.interface import ICEBERG, SOURCE_SECRETS, STORE_SETTINGS
 from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape
 from tidemark_operator.orchestrator.kubernetes.security import TMP_BYTES, claim, ephemeral, mount, secret
 
@@ -53,6 +53,12 @@ def store_settings(member: ReplicaShape) -> Volumes:
 def source_secrets(member: ReplicaShape) -> Volumes:
     """The environment of the driver: where the folders of the Secrets of sources are."""
     return [{"name": SOURCE_SECRETS, "value": SOURCES}] if member.spec.pod.source_secrets else []
+
+
+def iceberg(member: ReplicaShape) -> Volumes:
+    """The environment of the driver: the Iceberg catalogue."""
+    text = member.spec.pod.iceberg
+    return [{"name": ICEBERG, "value": text}] if text else []
 
 
 def driver_volumes(member: ReplicaShape, template: str) -> tuple[Volumes, Volumes]:

@@ -29,6 +29,7 @@ from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.interface import (
+    ICEBERG,
     SOURCE_DATA,
     SOURCE_SECRETS,
     STORE_SETTINGS,
@@ -183,6 +184,9 @@ class ProcessOrchestrator:
             folder = str(source_secrets_folder(self.source_secrets, replica.namespace, replica.instance.name))
             environment[SOURCE_SECRETS] = folder
             digest_extras = (*digest_extras, folder, *replica.pod.source_secrets)
+        if replica.pod.iceberg:
+            environment[ICEBERG] = replica.pod.iceberg
+            digest_extras = (*digest_extras, replica.pod.iceberg)
         return Shape(command, environment, socket, digest_extras)
 
     def _planner_shape(self) -> Shape:

@@ -61,6 +61,7 @@ def _publish(publish: PublishSpec) -> list[Any]:
     if publish.partition_by or publish.file_bytes:
         later += [[publish.partition_by, publish.file_bytes]]
     later += [f"at {publish.location}"] if publish.location else []
+    later += [f"iceberg {publish.iceberg}"] if publish.iceberg else []
     return [publish.every_ms, publish.retention_hours, *later]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_operator.resources.manifest.iceberg import IcebergCatalogue
 from tidemark_operator.resources.manifest.locations import publish_prefixes, shard_location
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
 from tidemark_operator.resources.manifest.quantities import size_bytes
@@ -48,6 +49,8 @@ class ComputeInstance:
     """The Secrets that sources may name, sorted."""
     publish_locations: tuple[str, ...]
     """The places below which its views may be published, sorted."""
+    iceberg: IcebergCatalogue | None
+    """The catalogue for Iceberg tables of its views."""
     read_policy: ReadPolicy
     hydration_concurrency: int
     """The number of dataflows that a replica hydrates at a time."""
@@ -66,6 +69,7 @@ class ComputeInstance:
             credentials=spec.child("storage").text("secretName", ""),
             source_secrets=tuple(sorted(set(spec.texts("sourceSecrets")))),
             publish_locations=publish_prefixes(spec.child("publish"), "locations"),
+            iceberg=IcebergCatalogue.parse(spec),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
             hydration_concurrency=spec.integer("hydrationConcurrency", 4),
             log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),

@@ -1,18 +1,20 @@
 """The publication of a materialized view as an ordinary table, as manifests write it.
 
 publish: {every: 1m, retention: 24h, onError: keep, changeDataFeed: false, partitionBy: [day], fileSize: 32Mi,
-          location: s3://lake/spent}
+          location: s3://lake/spent, iceberg: {table: sales.spent}}
 
 `every: onCommit` publishes each change.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from tidemark_operator.resources.manifest.durations import duration_ms
+from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.locations import published_location
 from tidemark_operator.resources.manifest.quantities import size_bytes
@@ -21,6 +23,7 @@ from tidemark_protocol.types import Column
 
 ON_COMMIT = "onCommit"
 DEFAULT_EVERY, DEFAULT_RETENTION = "1m", "24h"
+_TABLE = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_]{0,127}(\.[A-Za-z0-9_][-A-Za-z0-9_]{0,127}){1,7}")
 _HOUR_MS = 3_600_000
 _MORE_HISTORY_MS = 300_000
 
@@ -36,7 +39,8 @@ class OnError(Enum):
 class PublishSpec:
     """`every_ms`: 0 for each change. `retention_hours`: how long replaced files stay, in whole hours. `partition_by`:
     the partition columns. `file_bytes`: the wished size of files; 0 where the manifest does not say. `location`: of the
-    table; empty: in the storage of the instance."""
+    table; empty: in the storage of the instance. `iceberg`: the table of the instance's Iceberg catalogue that follows;
+    empty: none."""
 
     every_ms: int
     retention_hours: int
@@ -45,6 +49,7 @@ class PublishSpec:
     partition_by: tuple[str, ...] = ()
     file_bytes: int = 0
     location: str = ""
+    iceberg: str = ""
 
     @classmethod
     def parse(cls, publish: Fields) -> PublishSpec:
@@ -56,12 +61,13 @@ class PublishSpec:
             partition_by=publish.texts("partitionBy"),
             file_bytes=size_bytes(publish, "fileSize", "") if publish.has("fileSize") else 0,
             location=published_location(publish, "location") if publish.has("location") else "",
+            iceberg=_iceberg_table(publish.child("iceberg")) if publish.has("iceberg") else "",
         )
 
     def view(self, location: str, owner: str) -> PublishedView:
         """The same, as plans have it. `owner`: the view's name in all namespaces."""
         empty = self.on_error is OnError.EMPTY
-        features = empty, self.change_data_feed, self.partition_by, self.file_bytes, bool(self.location)
+        features = empty, self.change_data_feed, self.partition_by, self.file_bytes, bool(self.location), self.iceberg
         return PublishedView(location, owner, self.every_ms, self.retention_hours, *features)
 
     def refusal(self, columns: Sequence[Column]) -> str:
@@ -75,6 +81,8 @@ class PublishSpec:
                 return f"partitionBy names {name} of type {types[name]}: a partition column is one of {allowed}"
         if self.partition_by and len(self.partition_by) == len(types):
             return "partitionBy names all columns of the view: a file needs one that is not among them"
+        if self.partition_by and self.iceberg:
+            return "partitionBy does not go with iceberg yet: take one of both out of publish"
         return ""
 
     @property
@@ -82,6 +90,14 @@ class PublishSpec:
         """The milliseconds by which the view's since trails its upper at least. A publisher that was away for less
         still finds the changes that it has not published."""
         return history_ms(self.every_ms)
+
+
+def _iceberg_table(iceberg: Fields) -> str:
+    """The name of a table in a catalogue: namespaces and name, with dots between."""
+    name = iceberg.text("table")
+    if not _TABLE.fullmatch(name):
+        raise InvalidValue(iceberg.at("table"), "must be namespace.name, of letters, digits, _ and -")
+    return name
 
 
 def every_ms(fields: Fields, default: str) -> int:

@@ -31,7 +31,8 @@ class PublishedView:
     for each change; commits are at multiples of it. `retention_hours`: how long replaced files stay for readers.
     `empty_on_error`: the table has no rows while the view has errors; else it keeps the rows of before.
     `change_data_feed`: readers may ask which rows came and went. `partition_by`: the partition columns. `file_bytes`:
-    the wished size of its files; 0 for the replica's own. `chosen`: a manifest chose the location."""
+    the wished size of its files; 0 for the replica's own. `chosen`: a manifest chose the location. `iceberg`: the table
+    of the instance's Iceberg catalogue that follows, as `namespace.name`; empty: none."""
 
     location: str
     owner: str
@@ -42,6 +43,7 @@ class PublishedView:
     partition_by: tuple[str, ...] = ()
     file_bytes: int = 0
     chosen: bool = False
+    iceberg: str = ""
 
     def check(self) -> None:
         """Raises ValueError where a number is negative."""

@@ -42,12 +42,14 @@ class DestinationFailed(PersistError):
 class Reached:
     """The outcome of a publication. `time`: what the destination says. `checked`: the last time at which its contents
     are the view's too. `fields`: further fields of the status. `anew_because`: why all contents were written anew;
-    empty where they were not."""
+    empty where they were not. `again_seconds`: after so long the same time is to be published again, since a part that
+    follows the destination is not there yet; 0: it is."""
 
     time: Time
     checked: Time
     fields: Mapping[str, str] = field(default_factory=dict)
     anew_because: str = ""
+    again_seconds: float = 0.0
 
 
 class Destination(Protocol):

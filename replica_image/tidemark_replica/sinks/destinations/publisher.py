@@ -75,6 +75,8 @@ class Publisher:
         self._whole_seconds = 0.0
         """The seconds that the last publication that did not fail ran: a failure may be quick."""
         self._waits_since: float | None = None
+        self._again_at: float | None = None
+        """When the time that is published is to be published again."""
         self._clean_at = clock() + FIRST_CLEAN_SECONDS
         self._status: Status | None = None
 
@@ -94,14 +96,17 @@ class Publisher:
             )
         elif not self._is_due(complete):
             self._waits_since = None
-        elif self._is_unchanged_until(complete):
+            if self._published is not None and self._again_at is not None and self._clock() >= self._again_at:
+                self._begin(self._published, term)
+        elif self._again_at is None and self._is_unchanged_until(complete):
             self._published, self._waits_since = complete, None
         elif self._is_own_turn(complete):
             self._waits_since = None
-            jobs = self._short_jobs if self._is_short else self._jobs
-            self._job = jobs.submit(
-                f"write {self._kind} of {self._id}", lambda: self._publish(complete, term), self._ended
-            )
+            self._begin(complete, term)
+
+    def _begin(self, time: Time, term: WriterTerm) -> None:
+        jobs = self._short_jobs if self._is_short else self._jobs
+        self._job = jobs.submit(f"write {self._kind} of {self._id}", lambda: self._publish(time, term), self._ended)
 
     def report_again(self) -> None:
         """Repeats the last status for a new client."""
@@ -170,6 +175,7 @@ class Publisher:
         if reached.anew_because and self._published is not None:
             LOG.warning("%s of %s was written anew: %s", self._kind, self._id, reached.anew_because)
         self._published, self._destination_time = reached.checked, reached.time
+        self._again_at = self._clock() + reached.again_seconds if reached.again_seconds else None
         self._report({"time": str(reached.time), **reached.fields})
 
     def _cleaned(self, outcome: Outcome[None]) -> None:

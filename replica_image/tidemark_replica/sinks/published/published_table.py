@@ -133,6 +133,7 @@ class PublishedTable:
             self.schema = pa.schema(table.schema().to_arrow())
             self.files = _live_files(table)
             metadata = table.metadata()
+        self.id = str(metadata.id)
         has_feed = metadata.configuration.get(CHANGE_DATA_FEED) == "true"
         wanted = options.change_data_feed, list(options.partition_by)
         self.is_configured = (has_feed, metadata.partition_columns) == wanted
@@ -159,7 +160,7 @@ class PublishedTable:
             raise PublishedByLater(
                 f"a revision of term {term} publishes {self._options.location}; this one has term {self._options.term}"
             )
-        is_others = last not in (None, _dataflow_number(self._options.uid))
+        is_others = last not in (None, dataflow_number(self._options.uid))
         if term is not None and int(term) == self._options.term and is_others:
             raise PublishedByAnother(
                 f"another Dataflow of this name, such as one of another cluster, has taken {self._options.location}"
@@ -172,7 +173,7 @@ class PublishedTable:
         any one."""
         with self._storage.errors("reading the table"):
             found = self._table.transaction_version(DATAFLOW)
-        if self._options.uid and found is not None and found != _dataflow_number(self._options.uid):
+        if self._options.uid and found is not None and found != dataflow_number(self._options.uid):
             raise PublishedByAnother(f"another Dataflow has published {self._options.location} last")
 
     def time_of(self, shard: ShardId) -> Time | None:
@@ -395,7 +396,7 @@ def _properties(
             Transaction(_time_id(shard), change.time),
             Transaction(_version_id(shard), version),
             Transaction(_term_id(options), options.term),
-            Transaction(DATAFLOW, _dataflow_number(options.uid)),
+            Transaction(DATAFLOW, dataflow_number(options.uid)),
             *emptied,
         ],
     )
@@ -417,7 +418,7 @@ def _term_id(options: TableOptions) -> str:
     return f"tidemark.term/{options.uid}"
 
 
-def _dataflow_number(uid: str) -> int:
+def dataflow_number(uid: str) -> int:
     """63 bits of a hash of the uid, since a transaction of Delta has a number alone."""
     return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big") >> 1
 

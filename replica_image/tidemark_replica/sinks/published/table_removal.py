@@ -2,6 +2,7 @@
 
 1. a commit takes all rows away, under the last writer term   no publisher of the Dataflow commits any more
 2. a tombstone names the deletion                             nobody creates a table here
+   Iceberg tables that name the files are dropped             from their catalogue
 3. log entries, data files, other files                       in any order, until no more are found
 4. the tombstone, and empty folders                           the location is free
 
@@ -19,6 +20,7 @@ from tidemark_persist import PersistError, Storage, StorageError
 from tidemark_persist.log.deletion import SECONDS_MAX
 from tidemark_persist.storage.storage import LOG_DIR, TOMBSTONE
 from tidemark_replica.sinks.published.hash_prefix import is_data_file
+from tidemark_replica.sinks.published.iceberg_follower import drop_noted
 from tidemark_replica.sinks.published.published_table import (
     LAST_TERM,
     NotCommitted,
@@ -29,6 +31,7 @@ from tidemark_replica.sinks.published.published_table import (
     is_table,
     open_table,
 )
+from tidemark_replica.storage.source_secrets import SourceSecrets
 
 COMMITS_MAX = 10
 """Attempts at the last commit, while other publishers commit."""
@@ -39,15 +42,22 @@ class TableBeingDeleted(PersistError):
 
 
 def remove_published(
-    location: str, owner: str, uid: str = "", until: float | None = None, *, shared: bool = False
+    location: str,
+    owner: str,
+    uid: str = "",
+    until: float | None = None,
+    *,
+    shared: bool = False,
+    secrets: SourceSecrets | None = None,
 ) -> None:
     """Deletes the published table of a view, from wherever an earlier attempt stopped; does nothing where there is
     none. `owner`: the view, as `namespace.dataflow.view`. `uid`: of the Dataflow whose publishers are stopped, and
     whose table it is; "" where it may be any one's. `until`: in monotonic seconds, SECONDS_MAX after it was asked for.
-    `shared`: another view may be published at the location by now, so files without a table stay.
+    `shared`: another view may be published at the location by now, so files without a table stay. `secrets`: with which
+    the Iceberg catalogue is asked.
 
-    Raises StorageError, also after `until`, as a slow deletion must not remove files of the next table; and where
-    another table lies below this one.
+    Raises IcebergFailed; StorageError, also after `until`, as a slow deletion must not remove files of the next table,
+    and where another table lies below this one.
     """
     storage, until = Storage.at(location), time.monotonic() + SECONDS_MAX if until is None else until
     found = storage.read_json(TOMBSTONE)
@@ -67,6 +77,7 @@ def remove_published(
     elif found.get("published") != owner:
         return
     _require_no_table_below(storage)
+    drop_noted(storage, owner, secrets or SourceSecrets(None))
     while left := list(_files(storage)):  # a writer may add files during a listing
         for path in left:
             if path.startswith(LOG_DIR) and storage.read_json(TOMBSTONE) != {"published": owner}:
