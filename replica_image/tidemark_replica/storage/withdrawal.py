@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ERROR, FilePart, Shard, read_part
 from tidemark_protocol.types import Column
+from tidemark_replica.storage.table_reports import Told, telling
 
 
 class Withdrawal:
@@ -22,11 +23,11 @@ class Withdrawal:
         self._as_of = upper - 1 if upper > 0 else None
         self.size = sum(part.size for part in self._file_parts())
 
-    def updates(self) -> Generator[pa.RecordBatch, None, None]:
+    def updates(self, told: Told = lambda _: None) -> Generator[pa.RecordBatch, None, None]:
         """Rows with `__diff`, not consolidated."""
         with self._shard.lease():
             for part in self._file_parts():
-                for batch in read_part(part, columns=self._columns):
+                for batch in telling(read_part(part, columns=self._columns), part.size, part.rows, told):
                     at = batch.schema.get_field_index(DIFF)
                     yield batch.set_column(at, batch.schema.field(at), pc.negate(batch.column(at)))
 

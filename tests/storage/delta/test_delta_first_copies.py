@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 from deltalake import DeltaTable as Table
 from deltalake import WriterProperties, write_deltalake
 
-from tests.storage.delta.delta_tables import bound_versions, check, ingester, spec_of, tick
+from tests.storage.delta.delta_tables import bound_versions, check, delta_rows, ingested_rows, ingester, spec_of, tick
 from tests.storage.dying_appends import die_after
 from tests.storage.ingestion_samples import description, oks
 from tests.waiting import until
@@ -26,7 +27,7 @@ from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
 from tidemark_replica.storage.clock import ControllerClock
-from tidemark_replica.storage.delta import first_copies, pieces, source
+from tidemark_replica.storage.delta import first_copies, pieces, reading, source
 from tidemark_replica.storage.delta.first_copies import FirstCopies
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.reading import RowReader
@@ -347,6 +348,48 @@ def test_a_source_that_is_dropped_ends_its_copies(tmp_path: Path, monkeypatch: p
         assert list(Path(shard).glob("**/*.parquet")) == []
     finally:
         threads.close()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The percents of all readings, with each batch of 50 rows."""
+    percents, add = list[int](), pieces.Reading.add
+    monkeypatch.setattr(reading, "BATCH_ROWS", 50)
+    monkeypatch.setattr(pieces.Reading, "add", lambda self, n: [add(self, n), percents.append(self.percent)][0])
+    return percents
+
+
+def test_the_percent_moves_within_a_file(tmp_path: Path, told: list[int]) -> None:
+    write_deltalake(f"{tmp_path}/up", ids(*range(500)))
+    one = ingester(tmp_path, spec_of(DeltaTable("t", f"{tmp_path}/up")))
+    one.recover()
+    tick(one, 1000)
+    assert told == sorted(told)
+    assert len(set(told)) == 10
+    assert told[-1] == 100
+
+
+@pytest.mark.parametrize("twice_bytes", [-1, 1 << 20])
+def test_a_resnapshot_comes_to_100_percent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[int], twice_bytes: int
+) -> None:
+    """The rows that the table has are read, too, and are a part of it; large ones are read twice."""
+    monkeypatch.setattr(source, "TWICE_BYTES", twice_bytes)
+    write_deltalake(f"{tmp_path}/up", ids(*range(500)))
+    spec = spec_of(DeltaTable("t", f"{tmp_path}/up", on_gap="resnapshot"))
+    one = ingester(tmp_path, spec)
+    one.recover()
+    tick(one, 1000)
+    shutil.rmtree(tmp_path / "up")
+    write_deltalake(f"{tmp_path}/up", ids(*range(100, 700)))
+    told.clear()
+    tick(one, 1100)
+
+    assert one._source.stopped() == {}
+    assert told == sorted(told)
+    assert len(set(told)) > 10
+    assert told[-1] == 100
+    assert ingested_rows(tmp_path, "t", 1100) == delta_rows(f"{tmp_path}/up", 0, ("id",))
 
 
 @pytest.mark.slow

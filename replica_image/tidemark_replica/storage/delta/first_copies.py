@@ -129,7 +129,8 @@ class FirstCopy:
 
     def _stage(self, version: BoundVersion, reads: list[FileRead]) -> None:
         table, before = self.table, self.reading.read
-        reader = RowReader(table.storage, table.columns, version.physical, table.keeps_updates(version))
+        of_updates = table.keeps_updates(version)
+        reader = RowReader(table.storage, table.columns, version.physical, of_updates, self.reading.add)
         rows = chain.from_iterable(self._updates(reader, read) for read in reads)
         try:
             schema = arrow_schema(table.columns)
@@ -145,7 +146,6 @@ class FirstCopy:
             if self.is_given_up:
                 raise SourceUnusable("the table is not ingested any more")
             yield batch
-        self.reading.read += read.size
 
     def _check_key(self, version: BoundVersion, violating: ViolatingVersions) -> None:
         if not self.table.primary_key:

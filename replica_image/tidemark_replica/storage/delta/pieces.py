@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from time import monotonic
 
 import pyarrow as pa
@@ -27,6 +28,12 @@ class Reading:
     size: int
     began: float
     read: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def add(self, size: int) -> None:
+        """So many bytes more are read. Callable from any thread."""
+        with self._lock:
+            self.read += size
 
     @property
     def percent(self) -> int:

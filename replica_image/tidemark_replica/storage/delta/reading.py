@@ -21,6 +21,7 @@ from tidemark_replica.storage.delta.file_reads import FileRead, Share
 from tidemark_replica.storage.delta.physical_names import Physical, conformed, inside_of, name_of
 from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.table_reports import Told, telling
 from tidemark_replica.values.arrow_types import arrow_schema
 
 BATCH_ROWS = 65_536
@@ -42,12 +43,13 @@ class _Damaged(Exception):
 @dataclass(frozen=True)
 class RowReader:
     """Reads rows of the declared columns. `physical`: the columns' names in the files. `of_updates`: the rows are
-    updates, which count as often as their own `__diff` says, and may be errors."""
+    updates, which count as often as their own `__diff` says, and may be errors. `told`: of the bytes of files."""
 
     storage: Storage
     columns: tuple[Column, ...]
     physical: tuple[Physical, ...]
     of_updates: bool = False
+    told: Told = lambda _: None
 
     def updates(self, read: FileRead, dictionaries: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """The file's rows with `__diff`, and `__error` of updates. Rows whose diffs cancel are left out, and batches
@@ -98,7 +100,8 @@ class RowReader:
             wanted += [ERROR, DIFF] if self.of_updates else []
             first = 0
             # a file that has none of the columns is read for its number of rows
-            for batch in file.iter_batches(BATCH_ROWS, columns=wanted or file.schema_arrow.names[:1]):
+            batches = file.iter_batches(BATCH_ROWS, columns=wanted or file.schema_arrow.names[:1])
+            for batch in telling(batches, read.size, metadata.num_rows, self.told):
                 diffs = _diffs(batch, read.shares, first)
                 first += batch.num_rows
                 rows = self._conform(batch, read.partition, names)

@@ -286,7 +286,6 @@ class DeltaIngestion(Source):
         table = self._tables[ingested.table.name]
         schema = arrow_schema(table.columns)
         of_updates = table.keeps_updates(now)
-        reader = RowReader(table.storage, table.columns, now.physical, of_updates)
         physical = dict(zip(schema.names, map(name_of, now.physical), strict=True))
         restarted = now.restarts != before.restarts
         if restarted:
@@ -302,11 +301,12 @@ class DeltaIngestion(Source):
         twice = cancel and size > TWICE_BYTES
         reading = self._reading = Reading(ingested.table.name, now.version, size * (2 if twice else 1), monotonic())
 
+        reader = RowReader(table.storage, table.columns, now.physical, of_updates, reading.add)
+
         def updates_of(read: FileRead) -> Updates:
             for batch in reader.updates(read, dictionaries=twice):
                 self._check_interrupted()
                 yield batch
-            reading.read += read.size
 
         if gone is None and all(read.only_adds for read in reads):
             groups = read_groups(reads)
@@ -317,10 +317,15 @@ class DeltaIngestion(Source):
                 updates = updates_of(read)
                 yield updates if of_updates or not errors else _without_errors(updates)
             if gone is not None:
-                yield gone.updates()
+                yield self._withdrawn(gone, reading)
 
         batches = uncancelled(parts, with_errors.names, size // ROW_BYTES) if twice else chain.from_iterable(parts())
         return [_consolidated(timed(map(reader.plain, batches), time), with_errors, size, twice)]
+
+    def _withdrawn(self, gone: Withdrawal, reading: Reading) -> Updates:
+        for batch in gone.updates(reading.add):
+            self._check_interrupted()
+            yield batch
 
     def _check_interrupted(self) -> None:
         if self._is_interrupted:
