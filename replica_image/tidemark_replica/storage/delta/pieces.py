@@ -31,7 +31,7 @@ class Reading:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def add(self, size: int) -> None:
-        """So many bytes more are read. Callable from any thread."""
+        """Counts bytes that were read. Callable from any thread."""
         with self._lock:
             self.read += size
 
