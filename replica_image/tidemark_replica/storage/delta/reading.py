@@ -25,6 +25,8 @@ from tidemark_replica.storage.table_reports import Told, telling
 from tidemark_replica.values.arrow_types import arrow_schema
 
 BATCH_ROWS = 65_536
+AHEAD_BYTES = 16 << 20
+"""Row groups of so many bytes, or a larger one, are read ahead."""
 _CHANGE = "_change_type"
 _CHANGE_DIFFS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 _CHANGE_NAMES = pa.array(list(_CHANGE_DIFFS))
@@ -100,7 +102,7 @@ class RowReader:
             wanted += [ERROR, DIFF] if self.of_updates else []
             first = 0
             # a file that has none of the columns is read for its number of rows
-            batches = file.iter_batches(BATCH_ROWS, columns=wanted or file.schema_arrow.names[:1])
+            batches = _batches(file, metadata, wanted or file.schema_arrow.names[:1])
             for batch in telling(batches, read.size, metadata.num_rows, self.told):
                 diffs = _diffs(batch, read.shares, first)
                 first += batch.num_rows
@@ -173,6 +175,17 @@ def _kept_rows(mask: pa.BooleanArray | None, first: int, rows: int) -> npt.NDArr
         part = mask.slice(first, rows).to_numpy(zero_copy_only=False)
         kept[: len(part)] = part
     return kept
+
+
+def _batches(file: pq.ParquetFile, metadata: pq.FileMetaData, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of some row groups after the other: Arrow reads the bytes of all that it is asked for ahead."""
+    groups, size = list[int](), 0
+    for group in range(metadata.num_row_groups):
+        groups.append(group)
+        size += metadata.row_group(group).total_byte_size
+        if size >= AHEAD_BYTES or group == metadata.num_row_groups - 1:
+            yield from file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns)
+            groups, size = [], 0
 
 
 def _repeated(file: pq.FileMetaData) -> list[str]:
