@@ -5,10 +5,8 @@ shard ──► rows, bytes      source ──► behind, unit, snapshot_percent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-
-import pyarrow as pa
 
 from tidemark_persist import Shard
 from tidemark_protocol.ids import Time
@@ -16,8 +14,6 @@ from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
 
 ERROR_LENGTH_MAX = 500
-Told = Callable[[int], None]
-"""It is told of the bytes of files, as these are read."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +110,3 @@ def table_reports(
             )
         )
     return tuple(found)
-
-
-def telling(batches: Iterable[pa.RecordBatch], size: int, rows: int, told: Told) -> Iterator[pa.RecordBatch]:
-    """The batches of a file of so many bytes and rows. `told` is given its bytes bit by bit, all of them by the end."""
-    seen = done = 0
-    for batch in batches:
-        yield batch
-        seen += batch.num_rows
-        now = min(size * seen // max(rows, 1), size)
-        told(now - done)
-        done = now
-    told(size - done)

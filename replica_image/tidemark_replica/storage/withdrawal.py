@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ERROR, FilePart, Shard, read_part
 from tidemark_protocol.types import Column
-from tidemark_replica.storage.table_reports import Told, telling
+
+Told = Callable[[int], None]
+"""It is told of the bytes of files, as these are read."""
 
 
 class Withdrawal:
@@ -34,3 +36,15 @@ class Withdrawal:
     def _file_parts(self) -> list[FilePart]:
         """The parts of the shard that hold what is withdrawn; none where there is nothing."""
         return [] if self._as_of is None else self._shard.snapshot_parts(self._as_of)
+
+
+def telling(batches: Iterable[pa.RecordBatch], size: int, rows: int, told: Told) -> Iterator[pa.RecordBatch]:
+    """The batches of a file of so many bytes and rows. `told` is given its bytes bit by bit, all of them by the end."""
+    seen = done = 0
+    for batch in batches:
+        yield batch
+        seen += batch.num_rows
+        now = min(size * seen // max(rows, 1), size)
+        told(now - done)
+        done = now
+    told(size - done)

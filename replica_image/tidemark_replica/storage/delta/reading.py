@@ -21,7 +21,7 @@ from tidemark_replica.storage.delta.file_reads import FileRead, Share
 from tidemark_replica.storage.delta.physical_names import Physical, conformed, inside_of, name_of
 from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, VERSION_GONE
 from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.table_reports import Told, telling
+from tidemark_replica.storage.withdrawal import Told, telling
 from tidemark_replica.values.arrow_types import arrow_schema
 
 BATCH_ROWS = 65_536
