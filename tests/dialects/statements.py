@@ -42,6 +42,14 @@ extract(dow from d); extract(isodow from d); extract(quarter from d); extract(do
 DATE '2024-02-29'; '2024-01-31'::date; d = '2024-01-31'; d < DATE '2024-01-01'; d IS NULL; true; 'x' = 'x'; 3000000000
 1 + 3000000000; i::boolean; b::int
 """
+OF_POSTGRES = """
+floor(k); floor(-f); ceil(i); floor('1e300'::double precision); ceil('-0.5'::double precision); ceil(f) / 2
+floor('NaN'::double precision) = 'NaN'::double precision; ceil('-Infinity'::double precision) < f
+floor('9007199254740993'::double precision); floor(f) = 2; floor(f)::int; ceil(-f)::bigint; floor(m) + 1; floor(2.5)
+extract(year from d) * 100 + extract(month from d); extract(year from d) = 2024; extract(year from d)::int / 4
+date_part('year', d); date_part('month', d) / 2; coalesce(extract(day from d), 0)
+"""
+"""Not in DuckDB's dialect, too."""
 ERRORS = """
 i / 0; i % 0; m % 0; f / 0; i * i * i; 2147483647 + i; h * h; 'x'::int; '1.5'::int; 99999::smallint
 (i * 10)::smallint; 9223372036854775807 + k; f * 1000000000000::int; abs(i - 2147483647 - 2147483647)
@@ -80,6 +88,13 @@ SELECT t.* FROM t WHERE i = 7 AND NOT (j < 0); SELECT 1 AS one
 SELECT extract(year from d) / 2.0::double precision AS y FROM t; SELECT x / 2 AS y FROM (SELECT i AS x FROM t) q
 SELECT x / 2 AS y FROM (SELECT k AS x FROM t UNION ALL SELECT i FROM t) q
 """
+NO_OPERATOR = """
+d LIKE '2%'; i LIKE '7%'; s LIKE d; d ILIKE '2%'; lower(d); upper(i); length(i); trim(d); substring(i from 1)
+replace(s, 'a', i); position('a' in d); starts_with(d, 'a'); f % 2::double precision; f % i; i = s; s = d; d = s
+b = i; b = s; i IN (s); s IN (1, 2); i BETWEEN s AND 2; s < 1; i IS DISTINCT FROM s; i = '7'::text; min(b); max(b)
+sum(s); sum(b); sum(d); floor(s); ceil(d); floor(b); f = b; m = s; d = i; d IN (1); min(b) OVER (); sum(s) OVER ()
+"""
+"""PostgreSQL has no such operators and functions, where Spark casts a value: refused by name."""
 REFUSED = """
 sum(k) / 2: a quotient of decimals; sum(i + k) / 2: a quotient of decimals; avg(i)::int: not known
 avg(i) / 2: unknown; round(i): round of integer; concat(s, i): a concatenation
@@ -93,7 +108,7 @@ s ~ 'a': REGEXP_LIKE; s !~ 'a': REGEXP_LIKE; (i, j) = (7, 2): Tuple; trim(both f
 array_agg(i): ARRAY_AGG; md5(s): MD5; s::jsonb -> 'a': JSON_EXTRACT
 count(DISTINCT (i, j)): Tuple; string_agg(s, ','): GROUP_CONCAT; 'today'::date: yyyy-mm-dd; E'a': ByteString
 s::boolean: cast of text to boolean; i # j: BitwiseXor; i ^ 2: POW; '{1}'::int[]: the type
-substring(s from 0): SUBSTRING
+substring(s from 0): SUBSTRING; date_part('year', d) + extract(year from d): not told apart
 sum(k) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES): exclude; i IS JSON: JSON
 $1: Parameter; percentile_cont(0.5) WITHIN GROUP (ORDER BY i): WithinGroup; k AT TIME ZONE 'UTC': AtTimeZone
 random(): RAND

@@ -9,7 +9,18 @@ import pytest
 
 from tests.dialects.comparison import assert_same_rows, session_of, typed
 from tests.dialects.postgres import Failed, Postgres, programs, running
-from tests.dialects.statements import COLUMNS, ERRORS, EXPRESSIONS, QUERIES, REFUSED, REFUSED_QUERIES, TABLE, entries
+from tests.dialects.statements import (
+    COLUMNS,
+    ERRORS,
+    EXPRESSIONS,
+    NO_OPERATOR,
+    OF_POSTGRES,
+    QUERIES,
+    REFUSED,
+    REFUSED_QUERIES,
+    TABLE,
+    entries,
+)
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.dialects.foreign_text import as_spark_text
 from tidemark_planner.errors import Refusal
@@ -22,7 +33,9 @@ from tidemark_protocol.types import Column, SqlType
 TYPES = tuple(Column(name, SqlType.parse(of), name != "k") for name, of in COLUMNS.items())
 SHARD = ShardMetadata(ShardId("t"), "shards/t", TYPES)
 CATALOGUE = Catalogue((Relation("t", "t", GlobalId("t"), TYPES, SHARD, short=True),))
-ADMITTED = [*(f"SELECT k, {each} AS x FROM t" for each in entries(EXPRESSIONS)), *entries(QUERIES)]
+OWN = [*entries(EXPRESSIONS), *entries(OF_POSTGRES)]
+ADMITTED = [*(f"SELECT k, {each} AS x FROM t" for each in OWN), *entries(QUERIES)]
+SPOKEN_TYPES = {"int": "integer", "double": "double precision", "decimal": "numeric", "string": "text", "void": "text"}
 FAILING = [f"SELECT k, {each} AS x FROM t" for each in entries(ERRORS)]
 
 
@@ -83,6 +96,12 @@ def test_positions_are_of_the_users_text(sql: str, line: int, column: int, word:
     (diagnostic,) = refusal(sql).diagnostics
 
     assert (diagnostic.line, diagnostic.column, diagnostic.word) == (line, column, word)
+
+
+@pytest.mark.parametrize("expression", entries(NO_OPERATOR))
+def test_what_only_spark_casts_is_refused_by_name(expression: str) -> None:
+    (diagnostic,) = refusal(f"SELECT {expression} AS x FROM t").diagnostics
+    assert " of " in diagnostic.message
 
 
 @pytest.mark.spark
@@ -147,6 +166,29 @@ def session(spark: Any, postgres: Postgres) -> Any:
 @pytest.mark.parametrize("sql", ADMITTED)
 def test_postgres_gives_the_same_answer(session: Any, postgres: Postgres, sql: str) -> None:
     assert_same_rows(sql, postgres.rows(sql), session.sql(spark_text(sql)).collect())
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_values_have_the_types_of_postgres(session: Any, postgres: Postgres) -> None:
+    """Such as the numeric of extract(), which drivers show as they show the column's type. Quotients of integers are
+    wider here, and texts that have no type there are text."""
+    found = dict[str, tuple[str, str]]()
+    for expression in OWN:
+        ((theirs,),) = postgres.rows(f"SELECT pg_typeof({expression}) FROM t LIMIT 1")
+        of = session.sql(spark_text(f"SELECT {expression} AS x FROM t")).schema["x"].dataType
+        ours = SPOKEN_TYPES.get(of.simpleString().partition("(")[0], of.simpleString())
+        is_quotient = "/" in expression and (ours, theirs) == ("bigint", "integer")
+        if ours != theirs and not is_quotient and theirs != "unknown":
+            found[expression] = ours, str(theirs)
+    assert found == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("expression", entries(NO_OPERATOR))
+def test_what_only_spark_casts_fails_in_postgres(postgres: Postgres, expression: str) -> None:
+    with pytest.raises(Failed):
+        postgres.rows(f"SELECT {expression} AS x FROM t")
 
 
 @pytest.mark.slow

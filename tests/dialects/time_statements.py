@@ -69,7 +69,7 @@ ts - interval '1 year'
 d - interval '7 days'; d + interval '1 month'; d - interval '1 hour'; tz + interval '1 hour'; tz - interval '30 seconds'
 tz - (interval '-90 minutes'); date_trunc('month', ts - interval '1 month'); ts >= d - interval '7 days'
 date_trunc('month', d + interval '1 month') = '2024-02-01'; ts + interval '24 hours'
-extract(epoch from ts - interval '1 day')
+extract(epoch from ts - interval '1 day'); floor(extract(epoch from ts)/v)*300
 """
 OF_UTC = """
 date_trunc('second', tz); date_trunc('minute', tz); date_trunc('hour', tz); date_trunc('day', tz)
@@ -143,7 +143,7 @@ tz::text: cast of timestamptz; s::timestamptz: cast of text; date_trunc('decade'
 date_trunc('milliseconds', ts): date_trunc of milliseconds
 date_trunc('day', tz, 'UTC'): with zone; extract(century from ts): CENTURY; extract(milliseconds from ts): MILLISECONDS
 ts - ts: Sub of timestamp; tz - timestamptz '2024-01-01': Sub of timestamptz; extract(epoch from ts) / 60: quotient
-extract(epoch from ts - ts): Sub of timestamp; floor(extract(epoch from ts)/v)*300: Mul of an unknown; ts + 1: Add of
+extract(epoch from ts - ts): Sub of timestamp; ts + 1: Add of
 ts + interval '1 day 2 hours': of this form; ts + interval '1.5 hours': fraction; interval '1 day' + ts: Add of
 tz AT TIME ZONE 'UTC': AtTimeZone; ts + interval '1 hour' * 2: Add of timestamp; to_timestamp(k): UNIX; age(ts): age
 'a'::bytea: bytes; timestamptz '2024-01-31 10:00+02'::timestamp: in parentheses; date '2024-01-31'::text: in parentheses

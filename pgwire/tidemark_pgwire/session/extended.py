@@ -28,7 +28,7 @@ from tidemark_pgwire.session.statements import (
     run,
 )
 from tidemark_pgwire.statements import commands as sql
-from tidemark_pgwire.statements.binding import parameter_count
+from tidemark_pgwire.statements.binding import has_local_times, parameter_count
 from tidemark_pgwire.statements.binding import parameter_types as parameter_types_of
 from tidemark_pgwire.statements.commands import Command, parse
 from tidemark_pgwire.statements.definitions import Define, Drop
@@ -47,6 +47,7 @@ MAX_BYTES = 4 << 20
 PREPARED_BYTES, PARAMETER_BYTES = 500, 150
 """The bytes of a prepared statement and of a parameter, besides their texts."""
 ROWS = (sql.Select, sql.Subscribe, sql.Explain)
+ROWS_OF_TEXT = (sql.Select, sql.Explain)
 SYNC = b"S"
 Shape = tuple[bytes, bytes]
 """Digests of the columns' oids and names."""
@@ -55,13 +56,15 @@ Shape = tuple[bytes, bytes]
 @dataclass(frozen=True)
 class Prepared:
     """`command` None: an empty statement. `types`: oids of the parameters; 0: of an untyped text. `dialect`: of its
-    text. `size`: bytes. `described`: the columns that the client knows by the last Describe; None: by none."""
+    text. `size`: bytes. `described`: the columns that the client knows by the last Describe; None: by none. `zone`: of
+    its times without an offset; empty: it has none."""
 
     command: Command | None
     types: tuple[int, ...]
     dialect: str
     size: int
     described: Shape | None = None
+    zone: str = ""
 
 
 @dataclass
@@ -116,7 +119,9 @@ class Extended:
                 hint="DEALLOCATE those that are not needed.",
             )
         self._require_room(size)
-        self._prepared[name] = Prepared(command, types, self._session.settings.dialect, size)
+        settings = self._session.settings
+        zone = settings.zone if has_local_times(command.sql if isinstance(command, ROWS_OF_TEXT) else "") else ""
+        self._prepared[name] = Prepared(command, types, settings.dialect, size, zone=zone)
 
     def executed(self, command: Command) -> tuple[Command, tuple[Parameter, ...]]:
         """The statement that EXECUTE means, and its parameters; others are what they are. Raises WireError."""
@@ -308,6 +313,13 @@ class Extended:
             raise WireError(errors.INVALID_STATEMENT, f'prepared statement "{name}" does not exist')
         if found.dialect != self._session.settings.dialect:
             raise WireError(errors.FEATURE_NOT_SUPPORTED, "the dialect is another one now: prepare the statement again")
+        if found.zone not in ("", self._session.settings.zone):  # PostgreSQL has read its times already
+            raise WireError(
+                errors.FEATURE_NOT_SUPPORTED,
+                f"the statement has times without an offset, and was prepared in the time zone {found.zone}",
+                hint="Prepare the statement again, or write the times with their offsets.",
+                routine="RevalidateCachedQuery",  # pgjdbc and asyncpg prepare anew by it
+            )
         return found
 
     def _portal(self, name: str) -> BoundStatement:

@@ -11,6 +11,7 @@ is refused beside another text: SQL would join both.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,7 +23,7 @@ from tidemark.literals import literal as spark_literal
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, LIMIT_EXCEEDED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.lexer import SPARK, Token, significant
 from tidemark_pgwire.values.array_parameters import ELEMENTS
-from tidemark_pgwire.values.parameters import MAX_DIGITS, UUID_OID, Parameter, decimal_size
+from tidemark_pgwire.values.parameters import MAX_DIGITS, UUID_OID, Parameter, as_text, decimal_size
 
 MAX_PARAMETER_NUMBER = 65_535
 MAX_BOUND_CHARACTERS = 8 << 20
@@ -31,6 +32,8 @@ KEPT_CHARACTERS = 4 << 10
 """Characters of a statement whose places of parameters are kept."""
 _HEX = r"\x"
 _CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
+_TIME = re.compile(r"'\s*\d{4}-\d\d-\d\d[^']*'", re.ASCII)
+_OFFSET = re.compile(r":\d\d(?:[.]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*'", re.ASCII)
 _COUNTS = ("LIMIT", "OFFSET")
 _INT8 = 20
 _CAST = {
@@ -57,6 +60,11 @@ def parameter_count(found: Sequence[Token]) -> int:
     return max(
         (parameter_number(token, MAX_PARAMETER_NUMBER) for token in found if token.kind == "parameter"), default=0
     )
+
+
+def has_local_times(sql: str) -> bool:
+    """Whether a text may have a time, in quotes, that is of the session's zone."""
+    return any(_OFFSET.search(found[0]) is None for found in _TIME.finditer(sql))
 
 
 def parameter_number(token: Token, most: int) -> int:
@@ -149,7 +157,7 @@ def _postgres_literal(of: Parameter) -> str:
         precision, scale = decimal_size(value)
         return f"CAST('{value:f}' AS numeric({precision}, {scale}))"
     if kind in _CASTS:
-        return f"CAST({_quoted(value)} AS {_CASTS[kind]})"
+        return f"CAST({_quoted(value if value is None else as_text(value))} AS {_CASTS[kind]})"
     if kind == "bool":
         return "CAST(NULL AS boolean)" if value is None else str(value).upper()
     if kind in ("date", "text"):

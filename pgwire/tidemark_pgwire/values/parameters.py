@@ -99,11 +99,10 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
         return _array(oid, format, data)
     if format == BINARY:
         try:
-            value = UUID(bytes=data) if oid == UUID_OID else _BINARY[kind](data)
+            value = _OF_OIDS.get(oid, _BINARY[kind])(data)
         except (struct.error, ValueError, OverflowError, UnicodeDecodeError):
             raise WireError(INVALID_BINARY, f"incorrect binary data format for a parameter of type {kind}") from None
-        value = str(value) if oid == UUID_OID else value
-        return Parameter(kind, value, _as_text(value))
+        return Parameter(kind, value, as_text(value))
     return _of_text("uuid" if oid == UUID_OID else kind, _utf8(data))
 
 
@@ -154,7 +153,8 @@ def _utf8(data: bytes) -> str:
     return text
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """The value in PostgreSQL's text format."""
     if isinstance(value, bytes):
         return "\\x" + value.hex()
     if isinstance(value, bool):
@@ -278,7 +278,7 @@ _BINARY: dict[str, Callable[[bytes], Any]] = {
     "bool": _fixed("?"),
     "int2": _fixed("h"),
     "int4": _fixed("i"),
-    "int8": lambda data: int.from_bytes(data, "big", signed=True) if len(data) == 8 else _fixed("I")(data),
+    "int8": _fixed("q"),
     "float4": _fixed("f"),
     "float8": _fixed("d"),
     "numeric": _binary_numeric,
@@ -289,3 +289,5 @@ _BINARY: dict[str, Callable[[bytes], Any]] = {
     "timestamptz": lambda data: _binary_time(data).replace(tzinfo=UTC),
     "bytea": bytes,
 }
+_OF_OIDS: dict[int, Callable[[bytes], Any]] = {26: _fixed("I"), UUID_OID: lambda data: str(UUID(bytes=data))}
+"""Types whose binary format is another one than that of their kind."""

@@ -6,7 +6,7 @@ read later is refused until it is listed. tests/dialects compares each entry wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -56,7 +56,7 @@ def read_constructs(table: str) -> Mapping[str, frozenset[str]]:
 
 ADMITTED = read_constructs(_CONSTRUCTS)
 _OF_DUCKDB = {**ADMITTED, "IntDiv": frozenset({"expression", "this"})}
-_NUMBERS = ("integer", *FRACTIONS)
+NUMBERS: tuple[Kind, ...] = ("integer", *FRACTIONS)
 _AS_TEXT = ("integer", "text", "date")
 
 
@@ -132,10 +132,10 @@ class ComparedCheck(Check):
         self.own = {
             exp.Add: self.sum,
             exp.Sub: self.sum,
-            exp.Mul: self._numeric,
-            exp.Mod: self._numeric,
-            exp.Neg: self._numeric,
-            exp.Abs: self._numeric,
+            exp.Mul: self.numeric,
+            exp.Mod: self.numeric,
+            exp.Neg: self.numeric,
+            exp.Abs: self.numeric,
             exp.Div: self.quotient,
             exp.Round: self._round,
             exp.Avg: self._average,
@@ -168,9 +168,9 @@ class ComparedCheck(Check):
                 what = f"{column.name} in an expression of {where}, which may be a column or the select list's"
                 raise self.refused(f"{what} (give it another name)", column)
 
-    def _numeric(self, node: Any) -> None:
+    def numeric(self, node: Any) -> None:
         kinds = self.kinds(node)
-        if any(kind not in _NUMBERS for kind in kinds):
+        if any(kind not in NUMBERS for kind in kinds):
             raise self.refused(f"{type(node).__name__} of {words(kinds)}", node)
 
     def sum(self, node: Any) -> None:
@@ -178,11 +178,11 @@ class ComparedCheck(Check):
         left, right = node.this, node.expression
         if isinstance(right, exp.Interval) and self.numbers.kind(left) in TIMES:
             return
-        self._numeric(node)
+        self.numeric(node)
 
     def quotient(self, node: Any) -> None:
         """Quotients of decimals have more digits than Spark gives them."""
-        self._numeric(node)
+        self.numeric(node)
         kinds = self.kinds(node)
         if "decimal" in kinds and "double" not in kinds:
             raise self.refused("a quotient of decimals (cast one side to double precision)", node)
@@ -204,7 +204,7 @@ class ComparedCheck(Check):
         literal = isinstance(node.this, exp.Literal) and node.this.is_string
         if name == "TEXT" and kind not in _AS_TEXT:
             raise self.refused(f"a cast of {words([kind])} to text", node)
-        if kind is None and not literal and not isinstance(node.this, exp.Null):
+        if kind in (None, "bytes") and not literal and not isinstance(node.this, exp.Null):
             raise self.refused("a cast of an expression whose type is not known before planning", node)
         if name == "DECIMAL" and kind == "double":
             raise self.refused("a cast of double precision to numeric", node)
@@ -259,7 +259,7 @@ class _DuckDB(ComparedCheck):
         self._never_zero(node)
 
     def _remainder(self, node: Any) -> None:
-        self._numeric(node)
+        self.numeric(node)
         self._never_zero(node)
 
     def _integer_quotient(self, node: Any) -> None:
@@ -277,7 +277,7 @@ class _DuckDB(ComparedCheck):
             raise self.refused("a division by what may be 0 (write nullif(divisor, 0))", node)
 
     def _product(self, node: Any) -> None:
-        self._numeric(node)
+        self.numeric(node)
         if self.kinds(node) == ["decimal", "decimal"]:
             raise self.refused("a product of decimals (cast one side to double)", node)
 
@@ -295,7 +295,7 @@ def _is_same(alias: Any) -> bool:
     return isinstance(alias.this, exp.Column) and alias.this.name.lower() == alias.alias.lower()
 
 
-def words(kinds: list[Kind]) -> str:
+def words(kinds: Sequence[Kind]) -> str:
     return " and ".join(kind or "an unknown type" for kind in dict.fromkeys(kinds))
 
 

@@ -23,7 +23,7 @@ from tidemark_planner.dialects.nesting import check_nesting
 from tidemark_planner.dialects.number_kinds import Numbers
 from tidemark_planner.dialects.postgres_admission import check_postgres
 from tidemark_planner.dialects.postgres_arrays import as_lists
-from tidemark_planner.dialects.postgres_times import as_spark_times, type_literals
+from tidemark_planner.dialects.postgres_times import as_spark_times, type_literals, type_parts
 from tidemark_planner.dialects.session_dialect import SessionDialect
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_protocol.messages.planning import Diagnostic
@@ -128,6 +128,7 @@ def _checked(sql: str, tree: exp.Expression, session: SessionDialect, tables: _N
     """The tree, of which all is admitted, with PostgreSQL's times in Spark's words. Raises NotTranslated."""
     if session.is_postgres:
         numbers = Numbers(tables, tree, session.name)
+        type_parts(sql, tree)
         as_lists(tree, numbers)
         type_literals(tree, numbers)
         check_postgres(sql, tree, session, tables)

@@ -34,7 +34,7 @@ _SAME = frozenset(
 # Under the same name in Spark, where sqlglot knows no class of them.
 _PLAIN = frozenset(
     "log10 log2 bool_and bool_or every char_length character_length octet_length bit_length ascii "
-    "ltrim rtrim lpad rpad sinh cosh tanh cot initcap percentile_cont percentile_disc unix_micros pmod".split()
+    "ltrim rtrim lpad rpad sinh cosh tanh cot initcap percentile_cont percentile_disc unix_micros pmod rint".split()
 )
 _NO_ESCAPE = ("sqlite", "duckdb")
 _NULL_IF_ANY = ("sqlite", "mysql")

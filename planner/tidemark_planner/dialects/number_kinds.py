@@ -15,8 +15,8 @@ from tidemark_protocol.types import Column, SqlType
 
 Kind = Literal["integer", "decimal", "double", "boolean", "text", "bytes", "date", "timestamp", "timestamptz"] | None
 """`timestamp`: without a zone."""
-TIMES = ("timestamp", "timestamptz")
-FRACTIONS = ("decimal", "double")
+TIMES: tuple[Kind, ...] = ("timestamp", "timestamptz")
+FRACTIONS: tuple[Kind, ...] = ("decimal", "double")
 _INTEGERS = (exp.Count, exp.Length, exp.IntDiv, exp.RowNumber, exp.Rank, exp.DenseRank, exp.StrPosition, exp.Ntile)
 _DOUBLES = (exp.Avg, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow, exp.Stddev, exp.Variance, exp.PercentRank, exp.CumeDist)
 _TEXTS = (exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Replace, exp.Concat, exp.DPipe, exp.GroupConcat)
@@ -67,10 +67,10 @@ class Numbers:
         self._types: dict[str, set[str]] = {}
         for table in tables.tables.values():
             for column in table.columns:
-                self._kinds.setdefault(column.name.lower(), set()).add(kind_of(column.type))
+                self._kinds.setdefault(column.name.lower(), set()).add(self._kind_of(column.type))
                 self._types.setdefault(column.name.lower(), set()).add(column.type.name)
         self._tables = {
-            name.lower(): {column.name.lower(): kind_of(column.type) for column in table.columns}
+            name.lower(): {column.name.lower(): self._kind_of(column.type) for column in table.columns}
             for name, table in tables.tables.items()
         }
         self._resolving: set[str] = set()
@@ -78,6 +78,9 @@ class Numbers:
         for alias in tree.find_all(exp.Alias):
             self._named.setdefault(alias.alias.lower(), []).append(alias.this)
         self._renamed = {c.name.lower() for a in tree.find_all(exp.TableAlias) for c in a.args.get("columns") or ()}
+
+    def _kind_of(self, type: SqlType) -> Kind:
+        return "bytes" if self._is_postgres and type.name == "binary" else kind_of(type)
 
     def kind(self, node: Any, depth: int = 0) -> Kind:
         """The kind; None: it is not known."""
@@ -111,8 +114,8 @@ class Numbers:
         if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression.unnest(), exp.Interval):
             moved = self.kind(node.this, depth + 1)
             return "timestamp" if moved == "date" else moved
-        if isinstance(node, exp.Floor) and self._is_postgres:
-            return "decimal" if self.kind(node.this, depth + 1) == "decimal" else None
+        if isinstance(node, exp.Floor | exp.Ceil) and self._is_postgres:
+            return "double" if (of := self.kind(node.this, depth + 1)) == "integer" else of
         if isinstance(node, exp.CurrentDate):
             return "date"
         if isinstance(node, _EITHER):

@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokens import TokenType
 
-from tidemark_planner.dialects.admission import ADMITTED, ComparedCheck, words
+from tidemark_planner.dialects.admission import ADMITTED, NUMBERS, ComparedCheck, words
 from tidemark_planner.dialects.errors import NotTranslated
 from tidemark_planner.dialects.number_kinds import TIMES, Kind, Numbers, Tables
 from tidemark_planner.dialects.postgres_times import (
@@ -36,7 +36,11 @@ from tidemark_planner.dialects.time_texts import NoTime, is_time, timestamp_of, 
 _CONSTRUCTS = {**ADMITTED, "TimestampTrunc": frozenset({"this", "unit"})}
 _MOMENTS = ("TIMESTAMP", "TIMESTAMPTZ")
 _OF_A_DAY = frozenset({"HOUR", "MINUTE", "SECOND"})
-_READS_TEXT = (exp.Cast, exp.Like, exp.ILike, exp.DPipe, exp.Concat, exp.Replace, exp.StrPosition, exp.StartsWith)
+_PATTERNS = (exp.Like, exp.ILike, exp.Replace, exp.StrPosition, exp.StartsWith)
+_READS_TEXT = (exp.Cast, exp.DPipe, exp.Concat, *_PATTERNS)
+_OF_TEXTS = (*_PATTERNS, exp.Lower, exp.Upper, exp.Length, exp.Trim, exp.Substring)
+_SORTS: dict[Kind, str] = {**dict.fromkeys(NUMBERS, "number"), **dict.fromkeys(("date", *TIMES), "time")}
+"""Kinds whose values PostgreSQL compares with each other; others are of a sort of their own."""
 _MAX_INTERVAL_DIGITS = 6
 _CAST_LITERAL = re.compile(r"'\s*::")
 _REAL = re.compile(r"-?(?:\d+(?:[.]\d*)?|[.]\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -69,6 +73,13 @@ class _Postgres(ComparedCheck):
         super().__init__(dialect.name, numbers, _CONSTRUCTS)
         self._dialect, self._has_date_part = dialect, has_date_part
         self.own |= {
+            **dict.fromkeys((*COMPARISONS, exp.Between), self._compared),
+            **dict.fromkeys(_OF_TEXTS, self._of_texts),
+            **dict.fromkeys((exp.Floor, exp.Ceil), self._check_floor),
+            **dict.fromkeys((exp.Min, exp.Max), self._extreme),
+            exp.In: self._listed,
+            exp.Mod: self._remainder,
+            exp.Sum: self._total,
             exp.Cast: self._cast,
             exp.CurrentDate: self._today,
             exp.Extract: self._extract,
@@ -87,6 +98,45 @@ class _Postgres(ComparedCheck):
             super().sum(node)
         elif kind == "timestamptz" and right.args["unit"].name.upper().rstrip("S") not in _OF_A_DAY:
             self._in_zone("days added to a timestamptz", node)
+
+    def _compared(self, node: Any) -> None:
+        """PostgreSQL compares values of two sorts with no operator, where Spark casts one of them."""
+        sides = [node.this, *(node.args.get(name) for name in ("expression", "low", "high")), *node.expressions]
+        typed = [each for each in sides if each is not None and not is_text(each) and not isinstance(each, exp.Null)]
+        kinds = [kind for kind in map(self.numbers.kind, typed) if kind is not None]
+        if len({_SORTS.get(kind, kind) for kind in kinds}) > 1:
+            raise self.refused(f"a comparison of {words(kinds)} (cast one of them)", node)
+
+    def _listed(self, node: Any) -> None:
+        self.subquery_in(node)
+        self._compared(node)
+
+    def _of_texts(self, node: Any) -> None:
+        given = [node.this, *(node.args.get(name) for name in ("expression", "replacement", "substr"))]
+        kinds = [
+            self.numbers.kind(each) for each in given if each is not None and not isinstance(each, exp.Null | exp.Any)
+        ]
+        taken = (None, "text", "bytes") if isinstance(node, exp.Length) else (None, "text")
+        if known := [kind for kind in kinds if kind not in taken]:
+            raise self.refused(f"{node.sql_name() if isinstance(node, exp.Func) else 'LIKE'} of {words(known)}", node)
+
+    def _check_floor(self, node: Any) -> None:
+        kind = self.numbers.kind(node.this)
+        if kind not in NUMBERS and epoch_step(node.this) is None:
+            raise self.refused(f"{node.sql_name().lower()} of {words([kind])} (cast it to double precision)", node)
+
+    def _extreme(self, node: Any) -> None:
+        if self.numbers.kind(node.this) in ("boolean", "bytes"):
+            raise self.refused(f"{node.sql_name().lower()} of {words(self.kinds(node))}", node)
+
+    def _total(self, node: Any) -> None:
+        if self.numbers.kind(node.this) not in (None, *NUMBERS):
+            raise self.refused(f"sum of {words(self.kinds(node))}", node)
+
+    def _remainder(self, node: Any) -> None:
+        self.numeric(node)
+        if "double" in self.kinds(node):
+            raise self.refused("% of double precision", node)
 
     def is_count(self, text: str) -> bool:
         digits = text.removeprefix("-")

@@ -19,14 +19,14 @@ from typing import Any
 
 from sqlglot import exp
 
+from tidemark_planner.dialects.admission import NUMBERS
 from tidemark_planner.dialects.errors import NotTranslated
-from tidemark_planner.dialects.number_kinds import FRACTIONS, TIMES, Kind, Numbers
+from tidemark_planner.dialects.number_kinds import TIMES, Kind, Numbers
 from tidemark_planner.dialects.postgres_times import COMPARISONS
 from tidemark_planner.dialects.time_texts import NoTime, date_of
 
 MAX_ELEMENTS = 10_000
 _MAX_DIGITS = 38
-_NUMBERS = ("integer", *FRACTIONS)
 _SAME = ("text", "boolean", "date", *TIMES)
 _ITEM = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^,{}"\\\s](?:[^,{}"\\]*[^,{}"\\\s])?))\s*([,}])', re.ASCII | re.DOTALL)
 _EMPTY = re.compile(r"\s*\{\s*\}\s*", re.ASCII)
@@ -91,7 +91,7 @@ class _Comparison:
             found: exp.Expression = exp.In(this=left, query=query.copy())
             return exp.Not(this=found) if of_all else found
         elements, kind = self._elements(array)
-        if not (self._kind == kind and kind in _SAME) and not (self._kind in _NUMBERS and kind in _NUMBERS):
+        if not (self._kind == kind and kind in _SAME) and not (self._kind in NUMBERS and kind in NUMBERS):
             beside = f"{self._kind or 'an unknown type'} beside an array of {kind or 'an unknown type'}"
             raise _refused(f"{beside} (cast one of them)", array)
         if elements:
@@ -134,7 +134,7 @@ class _Comparison:
         kinds = {self._numbers.kind(each) for each in known}
         if not array.expressions:
             raise _refused("ARRAY[] without a type (cast it to text[] or the like)", array)
-        if len(kinds) > 1 and kinds <= set(_NUMBERS):
+        if len(kinds) > 1 and kinds <= set(NUMBERS):
             return "double" if "double" in kinds else "decimal"
         return kinds.pop() if len(kinds) == 1 else None if kinds else "text"
 

@@ -4,28 +4,34 @@
     timestamptz '2024-01-31 10:00'        TIMESTAMP: 10:00 of the session's zone
     ts >= '2024-01-31'                    the text has the type of what it is compared with
     date_trunc('day', ts)                 of a timestamp a timestamp, of a date a timestamptz
+    extract(year from ts)                 a decimal, in Spark an integer; of date_part a double
     extract(epoch from ts)                microseconds, as a decimal with six digits
     floor(extract(epoch from ts) / 300)   an integer quotient of microseconds, which is exact
     d - interval '7 days'                 a timestamp, in Spark a date
+    floor(x), ceil(x)                     of doubles and integers a double, in Spark an integer
 
-The tree is checked by admission.py in between: `type_literals` comes before, `as_spark_times` after.
+The tree is checked by admission.py in between: `type_parts` and `type_literals` come before, `as_spark_times` after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
+import sqlglot
 from sqlglot import exp
 
 from tidemark_planner.dialects.errors import NotTranslated
 from tidemark_planner.dialects.number_kinds import TIMES, Kind, Numbers
+from tidemark_planner.dialects.session_dialect import POSTGRES
 from tidemark_planner.dialects.time_texts import NoTime, date_of, is_time, timestamp_of, timestamptz_of
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 TRUNCATED = frozenset("SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR".split())
 """The units of date_trunc."""
+_WHOLE_PARTS = frozenset("YEAR QUARTER MONTH WEEK DAY DOY DOW ISODOW HOUR MINUTE".split())
 _MICROS = 1_000_000
 _TYPES: dict[Kind, str] = {"date": "DATE", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMPTZ"}
 _Type = exp.DataType.Type
@@ -33,6 +39,20 @@ _Type = exp.DataType.Type
 
 def is_text(node: Any) -> bool:
     return isinstance(node, exp.Literal) and bool(node.is_string)
+
+
+def type_parts(sql: str, tree: exp.Expression) -> None:
+    """Give the whole parts of times the types that `extract` and `date_part` have. sqlglot reads both as extract, so a
+    text with both is refused. Raises NotTranslated."""
+    found = list(tree.find_all(exp.Extract))
+    tokens = sqlglot.tokenize(sql, read=POSTGRES) if found and "date_part" in sql.lower() else []
+    calls = pairwise(tokens)
+    count = sum(word.text.lower() == "date_part" and mark.text == "(" for word, mark in calls)
+    if count not in (0, len(found)):
+        raise NotTranslated("date_part beside extract of dialect postgres is not told apart: write extract", found[0])
+    for node in found:
+        if node.this.name.upper() in _WHOLE_PARTS:
+            node.replace(_cast(node, "DOUBLE" if count else "DECIMAL(10, 0)"))
 
 
 def type_literals(tree: exp.Expression, numbers: Numbers) -> None:
@@ -90,6 +110,7 @@ class _Times:
             exp.TimestampTrunc: self._truncated,
             exp.Extract: self._extract,
             exp.Floor: self._floor,
+            exp.Ceil: lambda node: self._floor_of_double(node, exp.LT, exp.Add),
             exp.Add: self._moved,
             exp.Sub: self._moved,
         }
@@ -134,12 +155,24 @@ class _Times:
     def _floor(self, node: Any) -> exp.Expression:
         found = epoch_step(node.this)
         if found is None:
-            return node
+            return self._floor_of_double(node, exp.GT, exp.Sub)
         micros, step = self._micros(found[0]), exp.Literal.number(found[1])
         rest = exp.Anonymous(this="PMOD", expressions=[micros, step])
-        return exp.paren(
-            exp.IntDiv(this=exp.paren(exp.Sub(this=micros.copy(), expression=rest)), expression=step.copy())
-        )
+        whole = exp.paren(exp.Sub(this=micros.copy(), expression=rest))
+        return _cast(exp.IntDiv(this=whole, expression=step.copy()), "DECIMAL(20, 0)")
+
+    def _floor_of_double(self, node: Any, beyond: type[exp.Binary], back: type[exp.Binary]) -> exp.Expression:
+        """Spark's is an integer, which infinity, NaN and large numbers are not. Of a double the nearest whole number
+        is moved back by one where it is beyond the double."""
+        kind, of = self._numbers.kind(node.this), node.this
+        if kind == "integer":
+            return _cast(of, "DOUBLE")
+        if kind != "double":
+            return cast(exp.Expression, node)
+        near = exp.Anonymous(this="RINT", expressions=[of.copy()])
+        moved = exp.paren(back(this=near.copy(), expression=exp.Literal.number(1)))
+        over = exp.If(this=beyond(this=near.copy(), expression=exp.paren(of.copy())), true=moved)
+        return _cast(exp.Case(ifs=[over], default=near), "DOUBLE")
 
     def _micros(self, of: Any) -> exp.Expression:
         at = of if self._numbers.kind(of) == "timestamptz" else _cast(of, "TIMESTAMPTZ")

@@ -20,6 +20,7 @@ _DAYLESS = ("unix_micros",)
 """Functions of times that are the same in all time zones."""
 _COMPUTED = ("+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>", "cast")
 """Functions of a real and another number, which are double precision in PostgreSQL, too."""
+_EXTREMES = ("min", "max")
 _ROUNDED = ("round", "rint", "floor", "ceil")
 
 
@@ -36,6 +37,8 @@ def check_types(hir: Hir, dialect: str) -> None:
                 if isinstance(each, Call) and session.is_postgres and id(each) not in zoneless:
                     _check_times(each, session)
                 if isinstance(each, Call) and session.is_postgres:
+                    if each.function == "%" and each.type.is_floating:
+                        unsupported("% of double precision in dialect postgres", "cast it to numeric", "%")
                     _check_bytes(each)
                     _check_reals(each)
         if session.is_postgres and isinstance(node, Union):
@@ -49,6 +52,9 @@ def check_types(hir: Hir, dialect: str) -> None:
                 of = None if aggregate.argument is None else node.values[aggregate.argument]
                 if session.is_postgres and aggregate.function == "sum" and of is not None and _is_real(of):
                     unsupported("sum of real in dialect postgres", "cast it to double precision", "sum")
+                if session.is_postgres and aggregate.function in _EXTREMES and aggregate.type.type.name == "binary":
+                    name = aggregate.function
+                    unsupported(f"{name} of bytea in dialect postgres", "leave it out", name)
                 if aggregate.function == "avg" and aggregate.type.type.name == "decimal":
                     unsupported(f"avg of decimals in dialect {dialect}", "cast it to double precision", "avg")
 
