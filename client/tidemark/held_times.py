@@ -92,13 +92,19 @@ class HeldTimes:
                 held, ended, self._ended = dict(self._held), self._ended, []
             try:
                 connection = connection or self._connect()
+                failed: Error | None = None
                 for time, lease in held.items():
-                    _granted(connection, time, lease)
+                    try:
+                        _granted(connection, time, lease)
+                    except Error as error:  # a time that is gone keeps no other from being held
+                        failed = error
                 if ended:
                     gateway = connection.link.gateway()
                     with call_errors(gateway):
                         request, call = EndLeasesRequest(ids=ended), connection.link.stub().EndLeases
                         call(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
+                if failed is not None:
+                    raise failed
             except Error:
                 if connection is not None:
                     connection.close()

@@ -133,6 +133,7 @@ class GatewayLink:
         self._opening = asyncio.Lock()
         self._ended_leases: list[str] = []
         self._ending_leases: asyncio.Task[None] | None = None
+        self._ending_token = ""
 
     async def user(self, token: str) -> str:
         """The name of the token's user. Raises WireError."""
@@ -250,12 +251,14 @@ class GatewayLink:
     def end_lease(self, token: str, id: str) -> None:
         """Have a lease ended soon; where that fails, it ends by itself. `token`: of anybody, as its id is a secret."""
         self._ended_leases.append(id)
+        self._ending_token = token
         if self._ending_leases is None or self._ending_leases.done():
-            self._ending_leases = asyncio.create_task(self._end_leases(token), name="ended leases")
+            self._ending_leases = asyncio.create_task(self._end_leases(), name="ended leases")
 
-    async def _end_leases(self, token: str) -> None:
+    async def _end_leases(self) -> None:
         while self._ended_leases:
             await asyncio.sleep(END_SECONDS)
+            token = self._ending_token  # of the newest session: this may go on for longer than a token lasts
             request = pb.EndLeasesRequest(ids=self._ended_leases[:MAX_ENDED])
             del self._ended_leases[:MAX_ENDED]
             ask = partial(_end_leases, request, token)

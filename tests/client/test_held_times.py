@@ -69,6 +69,29 @@ def test_a_stream_that_begins_again_holds_the_time_of_its_checkpoint(gateway: An
     assert held(history) == {2000}
 
 
+def test_a_time_that_is_gone_keeps_no_other_from_being_renewed(gateway: Any, feed: ChangeFeed) -> None:
+    """The earlier one of two goes while a micro-batch runs."""
+    history, _ = gateway
+    first = feed.latestOffset(feed.initialOffset(), None)
+    history.upper = 2001
+    feed.latestOffset(first, None)
+    assert held(history) == {1000, 2000}
+    history.since = 1500
+    before = history.renewed.count(2000)
+    until(lambda: history.renewed.count(2000) >= before + 3)
+
+
+def test_polls_at_one_time_take_one_lease(gateway: Any, feed: ChangeFeed) -> None:
+    """Spark asks for the newest time again and again while there is nothing new."""
+    history, _ = gateway
+    first = feed.latestOffset(feed.initialOffset(), None)
+    seen = set(history.leases)
+    for _ in range(20):
+        feed.latestOffset(first, None)
+        seen |= set(history.leases)
+    assert len(seen) <= 2, "of the first offset, and of the query that tells the relations"
+
+
 def test_an_older_operator_holds_nothing(gateway: Any, feed: ChangeFeed) -> None:
     """It names no relations. The stream goes on as it did."""
     history, _ = gateway

@@ -84,15 +84,18 @@ class ChangeFeed(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
 
     def _newest(self) -> int:
         """The newest complete time, which is held. Raises ViewInError: the view has rows in error at it."""
-        lease = new_lease()
+        lease = "" if self._relations else new_lease()  # Spark asks often, and most times are held already
         with self._options.connect() as connection, connection.cursor() as cursor:
             try:
                 at = cursor.execute(f"{self._options.select} LIMIT 0", lease=lease).as_of
             except Error as error:
                 raise self._named(error) from None
             assert at is not None
-            self._relations = cursor.leased
-            self._times.take(at, lease, cursor.leased)
+            if lease:
+                self._relations = cursor.leased
+                self._times.take(at, lease, cursor.leased)
+            else:
+                self._times.hold(connection, at, self._relations)
         return at
 
     def _initial_offset(self) -> Offset:

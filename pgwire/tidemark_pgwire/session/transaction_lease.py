@@ -25,7 +25,7 @@ TOO_OLD_HINT = (
     "All queries of a transaction read at the time of its first one, which was kept for as long as could be: ROLLBACK, "
     "and begin again."
 )
-_NOT_NOW = (errors.CANNOT_CONNECT_NOW, errors.TOO_MANY_CONNECTIONS, "53400")
+_FOR_GOOD = (TOO_OLD, "40001", "42000", "42501", errors.INVALID_AUTHORIZATION, errors.FEATURE_NOT_SUPPORTED)
 
 
 class TransactionLease:
@@ -75,7 +75,7 @@ class TransactionLease:
             try:
                 held = await self._link.renew_lease(self._token, request)
             except WireError as error:
-                if error.sqlstate not in _NOT_NOW:
+                if error.sqlstate in _FOR_GOOD:
                     return
                 pause = RETRY_SECONDS
             else:

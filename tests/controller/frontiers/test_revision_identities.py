@@ -315,5 +315,5 @@ def test_a_replica_that_has_this_very_dataflow_says_where_it_is() -> None:
     has = Description("i", None, 1, (running,), collections, ())
     other = replace(has, dataflows=(replace(running, digest="0"),))
 
-    assert running_sinces(description, [has, other]) == [Frontier.at(40), Frontier.at(40)]
+    assert running_sinces(description, [has, other]) == [Frontier.at(40)]
     assert running_sinces(description, [other]) == []

@@ -21,6 +21,7 @@ from tidemark_operator.controller.frontiers.lease_book import LeaseBook
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session import transaction_lease
+from tidemark_protocol.messages.responses import PeekError
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 
@@ -177,6 +178,30 @@ def test_short_transactions_end_their_leases_together(server: Served) -> None:
         until(lambda: sum(calls) == 20)
     assert not len(leases(server))
     assert len(calls) < 20
+
+
+def test_a_first_query_that_fails_behind_a_savepoint_does_not_take_the_lease(server: Served) -> None:
+    """The transaction has no time yet, so the next query chooses another one, which is held."""
+    notices = list[str | None]()
+    peek, failures = server.answers.peek, [PeekError("a row cannot be computed")]
+
+    async def fails(asked: Any, target: Any) -> Any:
+        return failures.pop() if failures else await peek(asked, target)
+
+    server.answers.peek = fails  # type: ignore[method-assign]
+    with server.connect() as connection:
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        connection.execute("BEGIN")
+        connection.execute("SAVEPOINT s")
+        with pytest.raises(psycopg.Error):
+            connection.execute(SELECT)
+        connection.execute("ROLLBACK TO SAVEPOINT s")
+        server.loop.call(lambda: server.running_fleet.book(NAMESPACE).observe(TABLE.shard_id, at(600), at(0)))
+        assert connection.execute(SELECT).fetchone() == (1,)
+        assert not notices
+        assert goes_on(server, 2_000) == 599
+        connection.execute("ROLLBACK")
+        until(lambda: not len(leases(server)))
 
 
 def ask(server: Served, request: pb.LeaseRequest) -> Any:

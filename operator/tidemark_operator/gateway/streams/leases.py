@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark_operator.controller.frontiers.lease_book import LeaseBook, LeaseTarget
-from tidemark_operator.errors import QueryRefused, RelationChanged, TooMany
+from tidemark_operator.controller.frontiers.lease_book import MAX_RELATIONS, LeaseBook, LeaseTarget
+from tidemark_operator.errors import QueryNotReady, QueryRefused, RelationChanged, TimeNotReadable, TooMany
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights import check_rights
@@ -52,7 +52,8 @@ class Leases:
             return LeaseOutcome()
         try:
             targets = self._targets(book, request.lease, request.namespace, query.relations)
-            held = book.grant(request.lease, access.caller, query.as_of, targets, now_ms(), adds=True)
+            adds = request.as_of is not None  # without a time nothing was read before, or its answer was lost
+            held = book.grant(request.lease, access.caller, query.as_of, targets, now_ms(), adds=adds)
         except QueryRefused as refused:
             return LeaseOutcome(refused=str(refused))
         return LeaseOutcome(held)
@@ -66,10 +67,12 @@ class Leases:
         Raises:
             TimeNotReadable: none of them can be held at this time.
             RelationChanged: none of them is there any more.
-            QueryNotReady: it is not known yet how far one of them is.
+            QueryNotReady: it is not known yet how far one of them is; the others are held.
             TooMany, QueryRefused: as `LeaseBook.grant`.
             Forbidden, ReviewUnavailable: as `check_rights`.
         """
+        if len(relations) > MAX_RELATIONS:
+            raise TooMany(f"a lease holds {MAX_RELATIONS} relations at most")
         owners = self._owners(namespace)
         if not any(each in owners for each in relations):
             raise RelationChanged()
@@ -81,8 +84,22 @@ class Leases:
         kept = known.targets if known is not None and known.as_of == as_of else {}
         there = [each for each in dict.fromkeys((*map(GlobalId, relations), *kept)) if each in owners]
         await check_rights(access, namespace, there, owners)
-        targets = self._targets(book, id, namespace, there)
-        return book.grant(id, access.caller, Time(as_of), targets, now_ms())
+        targets, late = dict[GlobalId, LeaseTarget](), None
+        for each in there:
+            try:
+                targets |= self._targets(book, id, namespace, (each,))
+            except QueryNotReady as error:
+                late = error  # the others are held meanwhile
+            except QueryRefused:
+                continue
+        try:
+            held = book.grant(id, access.caller, Time(as_of), targets, now_ms())
+        except TimeNotReadable:
+            if late is None:
+                raise
+        if late is not None:
+            raise late
+        return held
 
     def end(self, ids: Sequence[str]) -> None:
         """End leases, which whoever knows their ids may do. Raises TooMany."""

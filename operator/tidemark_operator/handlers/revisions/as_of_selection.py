@@ -22,7 +22,7 @@ from tidemark_operator.handlers.revisions.import_frontiers import import_frontie
 from tidemark_operator.handlers.revisions.revision_ends import is_sealed, may_be_finished
 from tidemark_operator.planning.assemble import with_as_of
 from tidemark_operator.planning.revision import view_shards
-from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.dataflow import DataflowDescription
@@ -117,5 +117,7 @@ def running_sinces(description: DataflowDescription, descriptions: Iterable[Desc
     sinces = []
     for replica in descriptions:
         if any(d.digest == digest and set(d.export_ids) == wanted for d in replica.dataflows):
-            sinces += [c.since for c in replica.collections if c.id in wanted and not c.since.is_empty]
+            there = [c.since for c in replica.collections if c.id in wanted and not c.since.is_empty]
+            # an index keeps what a view beside it does not; how far each is compacted is told when the replica connects
+            sinces += [meet(there)] if there else []
     return sinces
