@@ -110,10 +110,14 @@ class IngestionThreads:
         self._running[command.ingestion.id] = new
         new.start()
 
-    def drop(self, id: GlobalId) -> None:
+    def end_copies(self, id: GlobalId) -> None:
+        """Gives up the first copies of the ingestion."""
         if (copies := self._copies.pop(id, None)) is not None:
             copies.close()
             self._dropped_copies = [*filter(FirstCopies.is_busy, self._dropped_copies), copies]
+
+    def drop(self, id: GlobalId) -> None:
+        self.end_copies(id)
         if running := self._running.pop(id, None):
             self._end(running)
             running.interrupt()
@@ -303,6 +307,7 @@ class _Ingestion(threading.Thread):
             try:
                 self._ingest()
             except Fenced as error:
+                self._manager.end_copies(self.description.id)
                 self._set_status("fenced", str(error))
                 return
             except ShardMoved as error:

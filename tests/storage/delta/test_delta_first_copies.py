@@ -319,11 +319,11 @@ def test_files_of_a_copy_that_are_old_are_written_anew(
     gate.open()
     until(lambda: (copy := added.copies.find("big")) is not None and copy.is_whole)
     first = set(added.staged())
-    monkeypatch.setattr(first_copies, "RENEW_SECONDS", -1.0)
+    monkeypatch.setattr(source, "BIND_SECONDS", -1.0)
     min(first).unlink()
     added.ticks()
     assert added.upper("big") == 0
-    monkeypatch.setattr(first_copies, "RENEW_SECONDS", 3600.0)
+    monkeypatch.setattr(source, "BIND_SECONDS", 3600.0)
     added.settles()
 
     check(tmp_path, added.spec)

@@ -43,6 +43,8 @@ RETRY_SECONDS = 30.0
 """The longest pause after which a piece that could not be staged is tried again."""
 RENEW_SECONDS = 3 * 3600.0
 """Older data files are copied, so that they are young when they are bound."""
+BIND_SECONDS = 9 * 3600.0
+"""Older data files are copied within the tick that binds them: an append refuses those of 12 hours."""
 ERROR_LENGTH_MAX = 500
 ViolatingVersions = dict[str, tuple[BoundVersion, str]]
 """The version of a table that was found to violate its primary key last, and how, by the table's name."""
@@ -92,7 +94,8 @@ class FirstCopy:
                 self._left.popleft()
             else:
                 self._check_key(self.version, violating)
-                self.is_whole = True
+                self.renew()  # the check may have taken hours, and the tick that binds waits for no renewal
+                self.trouble, self.is_whole = "", True  # in this order: a table in trouble takes no binding
             self.trouble, self._failures = "", 0
         except TableStopped as error:
             self.failure = error
@@ -103,13 +106,13 @@ class FirstCopy:
                 LOG.warning("table %s of a delta source: %s", self.table.name, log_text(error))
                 text = public_text_with_type(error)[:ERROR_LENGTH_MAX]
                 self.trouble = f"{SNAPSHOT_FAILED}: table {self.table.name}: {text}; it is tried again"
-                self.due_at = monotonic() + min(2.0**self._failures, RETRY_SECONDS)
+                self.due_at = monotonic() + min(2.0 ** min(self._failures, 5), RETRY_SECONDS)
                 self._failures += 1
 
-    def renew(self) -> None:
-        """Copies old staged files. Raises StorageError; InvalidStagedFile where one is gone."""
+    def renew(self, age_seconds: float = RENEW_SECONDS) -> None:
+        """Copies staged files that are older. Raises StorageError; InvalidStagedFile where one is gone."""
         for place, old in enumerate(self.files):
-            self.files[place] = restaged(self.location, old, age_seconds=RENEW_SECONDS)
+            self.files[place] = restaged(self.location, old, age_seconds=age_seconds)
             if self.files[place] is not old:
                 remove_staged(self.location, [old])
 

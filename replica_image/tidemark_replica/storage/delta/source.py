@@ -43,7 +43,12 @@ from tidemark_protocol.plan.ingestion import DeltaSource, IngestedTable
 from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, binding_rows, bound_version
 from tidemark_replica.storage.delta.cancellation import SumsWrong, Updates, uncancelled
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
-from tidemark_replica.storage.delta.first_copies import FirstCopies, FirstCopy, check_not_violating
+from tidemark_replica.storage.delta.first_copies import (
+    BIND_SECONDS,
+    FirstCopies,
+    FirstCopy,
+    check_not_violating,
+)
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.physical_names import name_of
 from tidemark_replica.storage.delta.pieces import Reading, batches_of, read_groups, timed
@@ -152,7 +157,7 @@ class DeltaIngestion(Source):
         """Whether the copy's files can be bound. One whose files are gone is given up: nothing was ingested for many
         hours."""
         try:
-            copy.renew()
+            copy.renew(BIND_SECONDS)
         except InvalidStagedFile:
             self._copies.give_up(copy.table.name)
             return False
