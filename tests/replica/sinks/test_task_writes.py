@@ -153,3 +153,15 @@ def test_a_file_lost_before_a_correction_by_tasks_is_corrected(
     monkeypatch.setattr(lost_files, "LOOK_SECONDS", 0.05)
     lost.test_crash_a_file_lost_while_no_replica_ran_is_corrected_by_the_first_append(tmp_path)
     assert session.jobs
+
+
+def test_without_executors_the_driver_writes(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job would wait until one comes, and keep a thread of the sinks from other views."""
+    monkeypatch.setattr(task_writes, "_has_executors", lambda session: False)
+    updates = history(5, 24)
+    view = View(tmp_path / "r1", tmp_path / "shard", updates, 0, Loop())
+    view.sink.allow_writes(WriterTerm(1))
+    view.step(24)
+    view.write_until(24)
+    assert_exact(tmp_path / "shard", updates, 24)
+    assert not session.jobs

@@ -9,7 +9,7 @@ Memory of the driver holds the names alone. A task holds its pieces, or a share.
 appended, in one commit, so a task that runs twice leaves a file of which nothing knows; vacuum removes it a day later.
 Where there is no correction, rows of two tasks are not summed up: readers and compactions do that.
 
-Where the tasks fail, the next attempt is written by the driver: it needs no executors, and no memory of theirs.
+Where no executor is there, as a job would wait for one, and after tasks failed, the driver writes the append.
 """
 
 from __future__ import annotations
@@ -150,6 +150,8 @@ class TaskWriter:
         if self._has_failed or not any(delta.files for delta in append.deltas):
             self._has_failed = False
             return None
+        if not _has_executors(self._session()):
+            return None
         if not (append.correct and append.expected_upper > 0):
             if staged_bytes(append) <= LARGE_BYTES:
                 return None
@@ -165,7 +167,7 @@ class TaskWriter:
         loads = [*_loads(_staged(append.deltas)), *_loads(_of_parts(parts))]
         shares = min(1 + size // PIECE_BYTES, SHARES_MAX)
         home = next(delta.files[0].parent for delta in append.deltas if delta.files)
-        with tempfile.TemporaryDirectory(prefix="tidemark-shares-", dir=home) as folder:
+        with tempfile.TemporaryDirectory("", "tidemark-shares-", home, ignore_cleanup_errors=True) as folder:
             divide = DividePieces(Path(folder), shares, _reader(shard, append), loads)
             paths = [Path(path) for path in self._run(divide, len(loads), "divide")]
             return self._staged_files(WriteShares(shard.location, shard.schema, paths), shares, "write")
@@ -184,6 +186,12 @@ class TaskWriter:
             self._has_failed = True
             raise failure(f"the job to {what} an append", error, session.sparkContext.master) from error
         return [row.reported for row in rows]
+
+
+def _has_executors(session: Any) -> bool:
+    """Whether tasks would run now; with a local master they run in the driver."""
+    context = session.sparkContext
+    return str(context.master).startswith("local") or int(context._jsc.sc().getExecutorIds().size()) > 0
 
 
 def _reader(shard: Shard, append: AppendAttempt) -> PieceReader:
