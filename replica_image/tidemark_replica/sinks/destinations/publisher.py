@@ -143,8 +143,13 @@ class Publisher:
 
     @property
     def _is_short(self) -> bool:
-        """Whether the next publication will probably be short: the last one was, and this replica has published."""
-        return self._published is not None and max(self._seconds, self._whole_seconds) <= SHORT_SECONDS
+        """Whether the next publication will probably be short: the last one was, this replica has published, and no
+        catalogue that fails or hangs is to be asked again."""
+        return (
+            self._published is not None
+            and self._again_at is None
+            and max(self._seconds, self._whole_seconds) <= SHORT_SECONDS
+        )
 
     def _publish(self, time: Time, term: WriterTerm) -> Reached:
         """Runs on the pool."""

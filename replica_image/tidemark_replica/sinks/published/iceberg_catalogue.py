@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pydantic import ValidationError
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     ForbiddenError,
@@ -80,14 +81,16 @@ def catalogue_errors(secrets: SourceSecrets) -> Iterator[None]:
     except SecretUnusable as error:
         raise IcebergFailed(f"the Iceberg catalogue's {error}") from None
     except (UnauthorizedError, ForbiddenError, OAuthError) as error:
-        text = secrets.scrub(_line(error))
+        text = _line(error, secrets)
         raise IcebergFailed(f"the Iceberg catalogue refuses access: {text}: correct Secret or rights") from None
     except (RESTError, OSError, ValueError, NotImplementedError) as error:  # requests' errors are OSErrors
-        raise IcebergFailed(f"the Iceberg catalogue failed: {secrets.scrub(_line(error))}") from None
+        raise IcebergFailed(f"the Iceberg catalogue failed: {_line(error, secrets)}") from None
 
 
-def _line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
+def _line(error: BaseException, secrets: SourceSecrets) -> str:
+    """The error without secrets. A malformed answer is not quoted: one with a token of OAuth would be."""
+    text = f"malformed {error.title}" if isinstance(error, ValidationError) else str(error)
+    return " ".join(secrets.scrub(f"{type(error).__name__}: {text}").split())[:400]
 
 
 class StorageCatalogue(RestCatalog):
@@ -98,10 +101,20 @@ class StorageCatalogue(RestCatalog):
         # no credentials of the server's: the files are those of the instance's storage
         super().__init__("tidemark", **properties, **{"header.X-Iceberg-Access-Delegation": ""})
 
-    def _create_session(self) -> Any:
-        session = super()._create_session()
+    def _fetch_config(self) -> None:
+        """Takes nothing from the server's configuration but the prefix of its paths: other properties name code that is
+        loaded (auth), files, and addresses that credentials are sent to (uri, oauth2-server-uri)."""
+        given, uri = dict(self.properties), self.uri
+        super()._fetch_config()
+        if isinstance(prefix := self.properties.get("prefix"), str):
+            given["prefix"] = prefix
+        self.properties, self.uri = given, uri
+
+    def _create_legacy_oauth2_auth_manager(self, session: Any) -> Any:
+        session.max_redirects = 0  # a redirected request for a token would have the credential
+        # before the manager asks for a token
         setattr(session, "request", partial(session.request, timeout=(CONNECT_SECONDS, READ_SECONDS)))  # noqa: B010
-        return session
+        return super()._create_legacy_oauth2_auth_manager(session)
 
     def _load_file_io(self, properties: Any = None, location: str | None = None) -> FileIO:
         return StorageIO(self._storage)

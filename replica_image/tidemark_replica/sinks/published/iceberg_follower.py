@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemark_persist import PersistError, ShardId, Storage
+from tidemark_persist import ShardId, Storage
 from tidemark_protocol.ids import Time
 from tidemark_replica.retry import MAX_SECONDS, Backoff
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
@@ -56,7 +56,7 @@ class IcebergFollower:
         began = time.monotonic()
         try:
             at = self._follow(options, contents)
-        except (PersistError, OSError) as error:
+        except Exception as error:  # a catalogue's or another program's malformed documents, too
             self._backoff.failed(SHARE_OF_TIME * (time.monotonic() - began))
             reason = error.reason if isinstance(error, DestinationStopped) else "IcebergFailed"
             self._last = Followed(self._last.time, public_text(error), reason, MAX_SECONDS)

@@ -174,7 +174,11 @@ class IcebergMirror:
                 return
         except PublishedByLater:
             pass
-        catalogue.drop_table(self._identifier)
+        if (found := catalogue.find_table(self._identifier)) is None:
+            return
+        term, dataflow = (found.metadata.properties.get(each) for each in (f"{TERM}{self.options.uid}", DATAFLOW))
+        if (term, dataflow) == (str(self.options.term), str(dataflow_number(self.options.uid))):  # else a later one's
+            catalogue.drop_table(self._identifier)
 
     def _commit(
         self, catalogue: StorageCatalogue, storage: Storage, found: Table | None, published: PublishedTable, at: Time

@@ -36,6 +36,7 @@ from tidemark_persist.storage.storage import LOG_DIR, OWN_DIR
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.sinks.publish import is_chosen
 from tidemark_replica.sinks.published.hash_prefix import is_data_file, prefix_of
+from tidemark_replica.sinks.published.iceberg_notes import FOLDER
 from tidemark_replica.sinks.published.partitions import Partition, partition_text
 
 LOG = logging.getLogger(__name__)
@@ -330,8 +331,9 @@ def _foreign(storage: Storage, folder: str) -> Iterator[str]:
 
 
 def _is_own(path: str) -> bool:
-    """Whether a publisher that died before its first commit may have left the file."""
-    return is_data_file(path) or path.startswith(f"{LOG_DIR}/_commit_")
+    """Whether a publisher that died before its first commit may have left the file, or an Iceberg commit that ended
+    after the table was deleted."""
+    return is_data_file(path) or path.startswith((f"{LOG_DIR}/_commit_", f"{FOLDER}/"))
 
 
 def create_table(options: TableOptions, schema: pa.Schema, shard: ShardId, change: TableReplacement) -> None:
