@@ -133,6 +133,8 @@ async def _lead(context: ReconcileContext, options: OperatorOptions, tasks: Back
         if options.default_instance is not None and options.default_instance.namespace not in left_out:
             await options.default_instance.ensure(context.kube)
         await gateway.start()
+        if context.leadership.term > 1:
+            context.fleet.stand()  # what has loaded for long has left clients no time yet
         for name, work in _work(operator, context, options):
             tasks.start(name, work)
         if announced is not None:

@@ -57,9 +57,11 @@ class Fleet:
 
     def stand(self) -> None:
         """Advance no since until the clients of an earlier operator have had time to renew their leases. Call it before
-        anything else."""
+        anything else, and again when clients can reach this operator."""
         if self._lease_ms:
             self._stand_until_ms = now_ms() + LEASE_MS
+            for book in self._books.values():
+                book.stand_until(self._stand_until_ms)
 
     def _index(self, namespace: str, id: GlobalId) -> Collection | None:
         return next((found for running in self.of(namespace) if (found := running.index(id)) is not None), None)

@@ -184,3 +184,12 @@ def test_a_new_operator_advances_nothing_before_leases_can_be_renewed() -> None:
             assert leased.grant(499) == (INDEX, TABLE)
         leased.goes_on(1_100, 1)
         assert leased.sinces == expected
+
+
+def test_a_clock_that_is_set_back_does_not_keep_sinces_for_a_day() -> None:
+    book = ShardBook(NOW + LEASE_MS)
+    assert book.stands(NOW)
+    assert not book.stands(NOW + LEASE_MS)
+    assert not book.stands(NOW - 86_400_000)
+    book.stand_until(NOW + 2 * LEASE_MS)
+    assert book.stands(NOW + LEASE_MS)

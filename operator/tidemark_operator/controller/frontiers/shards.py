@@ -102,6 +102,10 @@ class TrackedShard:
         return FrontierPair(max(upper, known.upper), known.since if since.is_empty else max(since, known.since))
 
 
+STAND_MS_MAX = 120_000
+"""Sinces stand still for less than this."""
+
+
 class ShardBook:
     """All shards of a namespace that sources, views and plans name: their frontiers, owners, readers and holds.
     `stand_until_ms`: until then no since of the namespace advances, be it a shard's or an index's, as clients of an
@@ -123,8 +127,12 @@ class ShardBook:
         return shard
 
     def stands(self, now_ms: int) -> bool:
-        """Whether sinces stand still."""
-        return now_ms < self._stand_until_ms
+        """Whether sinces stand still. A clock that is set back does not have them stand for longer."""
+        return 0 < self._stand_until_ms - now_ms <= STAND_MS_MAX
+
+    def stand_until(self, stand_until_ms: int) -> None:
+        """Let no since advance until then."""
+        self._stand_until_ms = stand_until_ms
 
     def set_lag(self, id: ShardId, lag_ms: int) -> None:
         """Set the read policy of a shard, in milliseconds."""
