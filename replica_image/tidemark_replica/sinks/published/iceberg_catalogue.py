@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     ForbiddenError,
@@ -89,7 +88,7 @@ def catalogue_errors(secrets: SourceSecrets) -> Iterator[None]:
 
 def _line(error: BaseException, secrets: SourceSecrets) -> str:
     """The error without secrets. A malformed answer is not quoted: one with a token of OAuth would be."""
-    text = f"malformed {error.title}" if isinstance(error, ValidationError) else str(error)
+    text = "an answer or a setting is malformed" if isinstance(error, ValueError) else str(error)
     return " ".join(secrets.scrub(f"{type(error).__name__}: {text}").split())[:400]
 
 
