@@ -7,6 +7,7 @@ import os
 import random
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -77,9 +78,9 @@ def lose_replies(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Some appends fail, before or after they have landed."""
     append_to = materialized_view.append_to
 
-    def failing(shard: Shard, append: AppendAttempt, epoch: int | None = None) -> AppendOutcome:
+    def failing(shard: Shard, append: AppendAttempt, *others: Any) -> AppendOutcome:
         fails, landed = append.expected_upper > 0 and rng.random() < 0.2, rng.random() < 0.5
-        outcome = append_to(shard, append, epoch) if landed or not fails else None
+        outcome = append_to(shard, append, *others) if landed or not fails else None
         if fails:
             raise OSError("the reply was lost")
         assert outcome is not None
