@@ -255,8 +255,9 @@ def test_old_files_are_written_again_before_the_others_have_to(
     copy, ready = Snapshot._copy, LateTables.hand_over
     found: list[ReadyTables] = []
 
-    def copy_before_hours(self: Snapshot, *args: Any) -> StagedFile | None:
-        return aged(copy(self, *args))
+    def copy_before_hours(self: Snapshot, *args: Any) -> tuple[StagedFile | None, int]:
+        file, malformed = copy(self, *args)
+        return aged(file), malformed
 
     def ready_then_keep(self: LateTables, *args: Any) -> ReadyTables | None:
         tables = ready(self, *args)
