@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event, Thread
 
 from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.engine import View
 from bench.harness.measure import Engine
+from bench.harness.peaks import sampled_peak
 from bench.harness.query import describe
 from bench.harness.ratios import Figures, ratio, rounded, statistics
 from bench.harness.workload.queries import HYDRATED, STATE, Query
@@ -89,31 +88,13 @@ def _hydrated(engine: Engine, history: TpchHistory, query: Query, *, once: bool)
         growing = tuple(replace(each, monotonic=True) for each in description.source_imports)
         description = replace(description, until=Time(history.now + 1), source_imports=growing)
     view = View(engine.session, home, description, sources, engine.workers, engine.max_rows)
-    with _peak_of(home) as peak:
+    with sampled_peak(lambda: _bytes_in(home), POLL_SECONDS) as sampled:
         cost, _ = measured(view.hydrate)
-    kept = view.state[1]
+    kept, peak = view.state[1], int(sampled[0])
     check(f"{query.name}, compared with DuckDB", view.answer(), history.answer(query)[1])
     view.close()
-    progress(f"{query.name}, {'query' if once else 'view'}: {cost.wall / 1e3:.2f} s, {kept} bytes, {peak[0]} at most")
-    return Hydrated(cost, kept, max(peak[0], kept))
-
-
-@contextmanager
-def _peak_of(folder: Path) -> Iterator[list[int]]:
-    """The most bytes in the folder while the block runs, as seen every POLL_SECONDS: the only item of the list."""
-    peak, ended = [0], Event()
-
-    def watch() -> None:
-        while not ended.wait(POLL_SECONDS):
-            peak[0] = max(peak[0], _bytes_in(folder))
-
-    thread = Thread(target=watch)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        ended.set()
-        thread.join()
+    progress(f"{query.name}, {'query' if once else 'view'}: {cost.wall / 1e3:.2f} s, {kept} bytes, {peak} at most")
+    return Hydrated(cost, kept, max(peak, kept))
 
 
 def _bytes_in(folder: Path) -> int:

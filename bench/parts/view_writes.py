@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from deltalake import DeltaTable
 from bench.harness.answers import WrongAnswer
 from bench.harness.clock import measured
 from bench.harness.context import context, progress
+from bench.harness.peaks import sampled_peak
 from tidemark_persist import DIFF, ERROR, TIME, Shard, create_or_open, set_spill_folder
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_replica.render.stepped_dataflow import SinkDelta
@@ -102,19 +102,9 @@ def contents(location: str) -> list[Any]:
 @contextmanager
 def peak_memory() -> Iterator[list[float]]:
     """The most anonymous memory of this process during the block, in MiB beyond that before it."""
-    ended, before, peak = threading.Event(), _anonymous_mib(), [0.0]
-
-    def sample() -> None:
-        while not ended.wait(0.005):
-            peak[0] = max(peak[0], _anonymous_mib() - before)
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
+    before = _anonymous_mib()
+    with sampled_peak(lambda: _anonymous_mib() - before, 0.005) as peak:
         yield peak
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _anonymous_mib() -> float:
