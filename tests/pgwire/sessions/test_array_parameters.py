@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -13,7 +12,6 @@ import psycopg
 import pytest
 from psycopg.adapt import PyFormat
 
-from tests.dialects.postgres import running
 from tests.pgwire.frames import Frames
 from tests.pgwire.served import Served
 from tests.pgwire.sessions.test_parameters import sent
@@ -162,14 +160,6 @@ def test_a_prepared_statement_has_arrays(server: Served) -> None:
         assert spark_text(server.answers.asked[-1][0]).endswith("k IN (1, 2)")
         with pytest.raises(psycopg.errors.FeatureNotSupported):
             connection.execute("PREPARE q (bytea[]) AS SELECT a FROM s.a WHERE k = ANY ($1)")
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[psycopg.Connection[Any]]:
-    with running() as server:
-        options = {"host": str(server.folder), "port": server.port, "user": "test", "dbname": "postgres"}
-        with psycopg.connect(**options, autocommit=True) as connection:
-            yield connection
 
 
 @pytest.mark.postgres

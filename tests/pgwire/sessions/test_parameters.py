@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -14,7 +13,6 @@ import psycopg
 import pytest
 from psycopg.adapt import PyFormat, Transformer
 
-from tests.dialects.postgres import running
 from tests.pgwire.frames import Frames
 from tests.pgwire.served import Served
 from tidemark_pgwire.errors import WireError
@@ -76,14 +74,6 @@ def sent(value: Any, format: PyFormat) -> tuple[int, int, bytes | None]:
     if isinstance(value, bytes) and format != PyFormat.BINARY:  # libpq's text depends on the process's last connection
         data = b"\\x" + value.hex().encode()
     return transformer.types[0] if transformer.types else 0, int(transformer.formats[0]), bytes(data or b"")
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[psycopg.Connection[Any]]:
-    with running() as server:
-        options = {"host": str(server.folder), "port": server.port, "user": "test", "dbname": "postgres"}
-        with psycopg.connect(**options, autocommit=True) as connection:
-            yield connection
 
 
 @pytest.mark.postgres
