@@ -235,8 +235,9 @@ class Replica:
         pools = self._lookup_jobs, self._peek_jobs
         targets = InstalledPeekTargets(dataflows, watch, *pools, read_peek, read_together, later)
         peeks = PeekQueue(respond, targets, self._stash, self._metrics.peek)
-        location = lambda: self._state.storage_location  # noqa: E731
-        storage = StorageState(self._ingestions, handles, watch, io, respond, location, self._secrets)
+        storage = StorageState(
+            self._ingestions, handles, watch, io, respond, lambda: self._state.storage_location, self._secrets
+        )
         store = StoreWatch(self._store_jobs, respond)
         self._executor_watch = ExecutorWatch(self._executors, lambda: self._spark.session, io, respond)
         return ComputeState(

@@ -11,7 +11,7 @@ from tidemark_persist import DIFF, ERROR, FilePart, Shard, read_part
 from tidemark_protocol.types import Column
 
 Told = Callable[[int], None]
-"""It is told of the bytes of files, as these are read."""
+"""A function that a reader calls with the number of bytes that it has read since the last call."""
 
 
 class Withdrawal:

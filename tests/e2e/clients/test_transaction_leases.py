@@ -159,7 +159,7 @@ def _wait_until_others_pass(system: System, time: int) -> None:
 
 
 def _is_shown(system: System, time: int) -> None:
-    """Who holds what, in the explanation of the index and in the metric's source."""
+    """`leases` and `why` name the holder of the index and how far it is kept."""
     (row,) = [row for row in _leases(system) if row["name"] == "sums.sums"]
     assert int(row["behind_ms"]) > 0
     assert row["holder"] == f"system:serviceaccount:{system.namespace}:leases"

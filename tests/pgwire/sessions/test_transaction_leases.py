@@ -112,7 +112,7 @@ def test_an_idle_transaction_is_held_by_renewals_that_end_with_its_session(
 
 
 def test_a_lease_of_a_process_that_died_runs_out(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody renews it."""
+    """The process renews its lease no more, so the operator ends it."""
     monkeypatch.setattr(transaction_lease, "RENEW_SECONDS", 1_000.0)
     monkeypatch.setattr(lease_book, "LEASE_MS", 500)
     with begun(server) as connection:

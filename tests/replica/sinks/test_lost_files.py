@@ -105,7 +105,7 @@ def test_crash_a_file_lost_while_no_replica_ran_is_corrected_by_the_first_append
 
 
 def test_a_lost_file_of_a_continual_task_is_left_to_people(tmp_path: Path) -> None:
-    """Nobody can compute it again, and it may be put back."""
+    """The replica cannot compute the file's rows again, and a person may put the file back."""
 
     class Task(View):
         def made(self, shard: ShardMetadata) -> ContinualTaskSink:

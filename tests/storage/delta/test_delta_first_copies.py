@@ -259,8 +259,8 @@ def test_a_source_that_fails_at_the_binding_keeps_the_copy_until_the_shard_may_h
 def test_a_version_that_vacuum_takes_meanwhile_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate, on_gap: str
 ) -> None:
-    """Nobody has seen a row of it, so that nothing is skipped: the table begins with the newest version, with `stop`
-    too. The other table goes on."""
+    """No reader has seen a row of the version, so none is skipped: the table begins with the newest version, with
+    `stop` too. The other table goes on."""
     added = Added(tmp_path, monkeypatch, on_gap=on_gap)
     added.ticks()
     gate.let(2)
@@ -313,7 +313,7 @@ def test_a_store_that_fails_now_and_then_costs_a_piece(
 def test_files_of_a_copy_that_are_old_are_written_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
 ) -> None:
-    """One that is gone lets the copy begin anew."""
+    """A staged file that is gone lets the copy begin anew."""
     added = Added(tmp_path, monkeypatch)
     added.ticks()
     gate.open()

@@ -118,6 +118,6 @@ def running_sinces(description: DataflowDescription, descriptions: Iterable[Desc
     for replica in descriptions:
         if any(d.digest == digest and set(d.export_ids) == wanted for d in replica.dataflows):
             there = [c.since for c in replica.collections if c.id in wanted and not c.since.is_empty]
-            # an index keeps what a view beside it does not; how far each is compacted is told when the replica connects
+            # the least: an index may keep times that a view of the same Dataflow has compacted
             sinces += [meet(there)] if there else []
     return sinces
