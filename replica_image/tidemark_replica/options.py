@@ -15,7 +15,7 @@ HEAP_MIB_MIN = 512
 """The smallest heap with which Spark's driver starts. The other half of the memory is for Arrow."""
 STEP_WORKER_BYTES_MIN = 256 * MIB
 """A step worker that uses more than its limit is replaced. Its imports alone take a part of this."""
-STEP_ROWS = 1_000_000
+STEP_ROWS = 2_000_000
 """A dataflow that is behind catches up in steps of so many updates (docs/performance.md)."""
 SCRATCH_BYTES_MIN = 64 * MIB
 """A replica writes about this much before it has any state."""
