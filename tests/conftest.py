@@ -6,6 +6,7 @@ not on how busy the machine is. Whoever wants others each time says so (tests/or
 
 from hypothesis import HealthCheck, settings
 
+from tests.checked_patches import monkeypatch
 from tests.devcluster_fixtures import control_plane, control_plane_binaries, namespace
 from tests.disk_fixtures import small_disk
 from tests.kafka.broker import kafka
@@ -21,6 +22,7 @@ __all__ = [
     "iceberg_catalogue",
     "kafka",
     "kinds_installed",
+    "monkeypatch",
     "namespace",
     "nothing_is_left_running",
     "place",

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.checked_patches import CheckedPatches
 from tidemark_planner.lir import joins
 from tidemark_planner.lir.joins import join_plan
 from tidemark_planner.lir.joins.inputs import IndexedInput, Key, PlannedInput, arrangement_count
@@ -81,7 +82,7 @@ def problems() -> Iterator[tuple[Sequence[PlannedInput], Equalities]]:
 
 def test_no_choice_keeps_more_arrangements_than_the_query_s_order() -> None:
     chosen = [kept(joined(inputs, on), inputs) for inputs, on in problems()]
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         patch.setattr(joins, "FIRST_INPUTS", (lambda known, orders: 0,))
         patch.setattr(joins, "PREFERENCES", (former,))
         before = [kept(joined(inputs, on), inputs) for inputs, on in problems()]

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
+from tests.checked_patches import CheckedPatches
 from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, consolidated, contents, counted, delta
 from tests.oracle.variants.execution_location import check_workers, in_jobs
 from tests.step_worker.shared import step_workers
@@ -164,7 +164,7 @@ VARIANTS: Mapping[str, Variant] = {
 @contextmanager
 def staged(run_stage: Callable[..., Iterator[Any]]) -> Iterator[None]:
     """Dataflows that are built in the block run their stages by another function."""
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         patch.setattr(prepare, "run_stage", run_stage)
         yield
 

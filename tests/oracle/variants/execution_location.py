@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pytest
-
+from tests.checked_patches import CheckedPatches
 from tidemark_replica.kernels.temporal import TemporalSpec
 from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.step_shape import FragmentShape, FragmentShapes
@@ -61,7 +60,7 @@ def in_jobs() -> Iterator[list[Job]]:
         jobs.append(Job(work, shape.tasks))
         return shape
 
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         patch.setattr(FragmentShapes, "of", of)
         yield jobs
 

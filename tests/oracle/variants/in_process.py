@@ -18,8 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.checked_patches import CheckedPatches
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.histories import History, Table
 from tests.oracle.variants import PiecewiseStage
@@ -123,7 +122,7 @@ def interrupted(of: DataflowHarness, description: DataflowDescription, bounds: S
         outcome = None
         for patience in PATIENCE:
             before = _state(of)
-            with pytest.MonkeyPatch.context() as patch, suppress(StepFailed):
+            with CheckedPatches.context() as patch, suppress(StepFailed):
                 patch.setattr(ImpatientStage, "patience", patience)
                 outcome = dataflow.run(step)
                 break
@@ -171,7 +170,7 @@ def in_process(folder: Path, tables: Mapping[str, Table], history: History) -> I
 @contextmanager
 def without_jobs(runner: type[InProcessRunner] = InProcessRunner) -> Iterator[None]:
     """Dataflows that are built in the block run here."""
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         patch.setattr(runner_module, "prepare", _itself)
         patch.setattr(_BUILD, "SparkRunner", runner)
         yield

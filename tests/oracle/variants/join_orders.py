@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
-import pytest
-
+from tests.checked_patches import CheckedPatches
 from tidemark_planner.lir import joins
 from tidemark_planner.lir.joins import delta, linear
 from tidemark_planner.lir.joins.order import PossibleLookup, Preference, first_input
@@ -26,7 +25,7 @@ def forced(choose: Choice, first: First, by_paths: bool = True) -> Iterator[None
     def next_lookup(lookups: Iterable[PossibleLookup], prefer: Preference) -> PossibleLookup:
         return choose(list(lookups), prefer)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         for module in (linear, delta):
             patch.setattr(module, "next_lookup", next_lookup)
         patch.setattr(joins, "FIRST_INPUTS", (first_input,))

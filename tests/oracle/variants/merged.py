@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
+from tests.checked_patches import CheckedPatches
 from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.variants.in_tasks import InTasks
 from tests.stored_files import stored_files
@@ -48,7 +47,7 @@ def merged(of: DataflowHarness, description: DataflowDescription, bounds: Sequen
     """Steps over batches that are merged all the time; no file but those of the manifests is left."""
     rng = random.Random(str((bounds, description.name)))
     made: Updates = Counter()
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         _everything_is_large(patch, rng)
         dataflow = of.build(
             description, runner=Interfered, exchange_policy=ExchangePolicy(2, from_rows=rng.choice([4, 10**9]))
@@ -82,7 +81,7 @@ def _settle(dataflow: RenderedDataflow, rng: random.Random) -> None:
         dataflow.compact(INDEX, Frontier.at(max(dataflow.frontier.encode() - rng.randint(1, 3), 0)))
 
 
-def _everything_is_large(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
+def _everything_is_large(patch: CheckedPatches, rng: random.Random) -> None:
     patch.setattr(spine, "SMALL_ROWS", 1)
     patch.setattr(merge_policy, "FAN_IN", 2)
     patch.setattr(merge_policy, "STEP_ROWS", rng.choice([1, 2, 6]))

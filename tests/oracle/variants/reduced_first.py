@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 
-import pytest
-
+from tests.checked_patches import CheckedPatches
 from tidemark_planner.lir import reduce_before_join
 from tidemark_planner.lir.reduce_before_join import ReductionCandidate
 
@@ -24,7 +23,7 @@ def reduced_first(choose: Choice) -> Iterator[list[ReductionCandidate]]:
         chosen.extend(() if found is None else (found,))
         return found
 
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         patch.setattr(reduce_before_join, "choose", chosen_of)
         yield chosen
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-import pytest
-
+from tests.checked_patches import CheckedPatches
 from tests.oracle.variants.join_orders import forced, last, worst
 from tests.oracle.variants.reduced_first import reduced_first, wherever_possible
 from tests.oracle.variants.unshared import apart
@@ -34,7 +33,7 @@ class WorsePlans:
 @contextmanager
 def shrinking() -> Iterator[None]:
     """Nothing that is planned in the block is known to grow alone."""
-    with pytest.MonkeyPatch.context() as patch:
+    with CheckedPatches.context() as patch:
         patch.setattr(hir_to_lir, "is_monotonic", lambda node: False)
         yield
 
