@@ -111,7 +111,7 @@ class Cursor:
         return row
 
     def fetchmany(self, size: int | None = None) -> list[Row]:
-        """Up to so many rows, `arraysize` by default."""
+        """Return up to `size` rows, `arraysize` by default."""
         self._require_rows()
         wanted, rows = self.arraysize if size is None else size, list[Row]()
         with self._break_off_on_error():

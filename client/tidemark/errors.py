@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the command line's help needs no gRPC
 
 
 class Warning(Exception):
-    """Is there for PEP 249: nothing raises it."""
+    """PEP 249 asks for this class; nothing raises it."""
 
 
 class Error(Exception):
@@ -46,7 +46,7 @@ class DatabaseError(Error):
 
 
 class OperationalError(DatabaseError):
-    """Not the statement's fault."""
+    """An error that is not the statement's fault."""
 
 
 class ProgrammingError(DatabaseError):

@@ -21,7 +21,7 @@ LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED)
 
 
 class Link:
-    """Not for several threads at a time. `find`: as tidemark.gateway.discovery.find."""
+    """The way to the gateway, for one thread at a time. `find`: as tidemark.gateway.discovery.find."""
 
     def __init__(self, find: Callable[[], Gateway]) -> None:
         self._find, self._open = find, ExitStack()
@@ -39,7 +39,7 @@ class Link:
         return self._reached
 
     def stub(self) -> GatewayStub:
-        """For calls. Raises as `gateway`."""
+        """The stub for calls. Raises as `gateway`."""
         gateway = self.gateway()
         if self._stub is None:
             self._stub = self._open.enter_context(connected(gateway))

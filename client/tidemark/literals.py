@@ -137,7 +137,7 @@ def _decimal(value: Decimal) -> str:
 
 
 def _in_utc(value: datetime) -> datetime:
-    """Without the time zone. Raises DataError."""
+    """The time in UTC, without its zone. Raises DataError."""
     try:
         return value.astimezone(UTC).replace(tzinfo=None)
     except OverflowError:

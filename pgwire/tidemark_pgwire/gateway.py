@@ -33,13 +33,13 @@ from tidemark_protocol.types import Column, SqlType
 from tidemark_protocol.wire.cancellation import is_canceled
 
 RETRY_SECONDS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
-"""Between calls to a gateway that is away: a new leader takes some seconds."""
+"""The pauses between calls to a gateway that is away: a new leader takes some seconds."""
 CALL_SECONDS = 30.0
 """The deadline of calls that read no rows."""
 PERHAPS_STORED = "The change may be stored or not: look at it, then run the statement again."
 _KINDS = {"table": "table", "materializedView": "materialized view", "index": "view"}
 STREAM_SECONDS, NO_STREAM_SECONDS = 1.0, 60.0
-"""Between the beginnings of two streams; and after one that the gateway does not know, as an earlier version."""
+"""The time between the beginnings of two streams; and after one that an earlier gateway does not know."""
 REPLACED_SECONDS = 3600.0
 """The time for which a channel that was replaced is kept for the calls that are on it."""
 WRITE_SECONDS = 60.0
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 class Channel:
-    """To one address of the gateway. `stub`: making one costs more than a call."""
+    """A channel to one address of the gateway. `stub`: making one costs more than a call."""
 
     def __init__(self, at: Gateway) -> None:
         self.at, self._channel = at, async_channel(at)

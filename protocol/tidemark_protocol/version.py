@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @cache
 def release() -> str:
-    """For example `0.1.0.dev0`; `unknown` where the sources run without installation."""
+    """The version, such as `0.1.0.dev0`; `unknown` where the sources run without installation."""
     try:
         return version("tidemark")
     except PackageNotFoundError:

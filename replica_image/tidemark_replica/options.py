@@ -36,7 +36,7 @@ class ReplicaOptions:
     master: str
     driver_memory: str
     tls: CertificateFolder | None
-    """With TLS both sides show certificates, and only the operator may call."""
+    """The certificates: both sides show theirs, and only the operator may call. None: no TLS."""
     metrics_host: str
     metrics_port: int | None
     spark_conf: tuple[tuple[str, str], ...]

@@ -102,7 +102,7 @@ def _cores(cores: float) -> str:
 
 
 def _bytes(count: int) -> str:
-    """In the largest unit of which there are at least ten, as kubectl shows memory."""
+    """The size in the largest unit of which there are at least ten, as kubectl shows memory."""
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if count >= 10 * size:
             return f"{count // size}{unit}"

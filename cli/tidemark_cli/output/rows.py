@@ -21,7 +21,7 @@ from tidemark_cli.output.text import printable
 Cells = Sequence[str]
 _GAP = "  "
 _MAX_WIDTH = 60
-"""In columns of the terminal. A wider cell is printed whole, out of alignment."""
+"""The width of a cell, in columns of the terminal. A wider cell is printed whole, out of alignment."""
 _NUMBERS = ("int", "bigint", "smallint", "tinyint", "float", "double", "decimal")
 
 
@@ -70,5 +70,5 @@ def _padded(cell: str, width: int, right: bool) -> str:
 
 
 def _width(text: str) -> int:
-    """In columns of the terminal: some characters take two, some none."""
+    """The width of a text, in columns of the terminal: some characters take two, some none."""
     return len(text) if text.isascii() else cell_len(text)

@@ -56,7 +56,7 @@ class Gateway:
 
     @property
     def name(self) -> str:
-        """For messages. The number of a forwarded port says nothing, so this names its pod."""
+        """The address as messages show it. The number of a forwarded port says nothing, so this names its pod."""
         return f"pod {self.leader.namespace}/{self.leader.pod}" if self.leader else self.address
 
     @property

@@ -47,7 +47,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Without option `namespace` it is that of the kubeconfig's context on this machine.
+        """Read the options. Without `namespace` it is that of the kubeconfig's context on this machine.
 
         Raises:
             InterfaceError: an option is missing, not known, or has no such value.

@@ -63,7 +63,7 @@ def etcd(binary: Path, layout: ControlPlaneLayout, durable: bool) -> ServerComma
 
 
 def apiserver(binary: Path, layout: ControlPlaneLayout, port: int) -> ServerCommand:
-    """On loopback, with TLS, token authentication and RBAC."""
+    """The API server: it listens on loopback, with TLS, token authentication and RBAC."""
     options = (
         f"--etcd-servers={ETCD_SOCKET}",
         "--bind-address=127.0.0.1",

@@ -56,12 +56,12 @@ class ControlPlane:
 
     @property
     def kubeconfig(self) -> Path:
-        """For the administrator."""
+        """The kubeconfig of the administrator."""
         return self.layout.kubeconfig
 
     @property
     def outsider_kubeconfig(self) -> Path:
-        """For an authenticated user without any right."""
+        """The kubeconfig of an authenticated user without any right."""
         return self.layout.outsider_kubeconfig
 
     def up(self, binaries: Binaries, options: StartOptions) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class ImageBuildContext:
         return path
 
     def measured(self, name: str, archive: Path) -> Image:
-        """With the size, which is noted, too: to measure it takes minutes where others work."""
+        """The image with its size, which is noted, too: measuring takes minutes on a busy machine."""
         noted = _noted(archive)
         if "size" not in noted:
             step = self.progress.step(f"measuring {name}", "a minute")

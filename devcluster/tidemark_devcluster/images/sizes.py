@@ -13,7 +13,7 @@ GZIP_LEVEL = 6
 
 @dataclass(frozen=True)
 class Size:
-    """In bytes."""
+    """The sizes of an image, in bytes."""
 
     compressed: int
     unpacked: int

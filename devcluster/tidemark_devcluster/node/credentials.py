@@ -50,7 +50,8 @@ class NodeTokens:
 
 
 def server_kubeconfig(server: str, token: str) -> str:
-    """For a server of the node: it finds the authority in a file, which the API server makes at its first start."""
+    """The kubeconfig of a server of the node. It names the file of the authority, which the API server makes at its
+    first start."""
     authority = str(INSIDE / "pki" / "apiserver.crt")
     document = {
         "apiVersion": "v1",

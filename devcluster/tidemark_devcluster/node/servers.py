@@ -58,7 +58,7 @@ def containerd() -> ServerCommand:
 
 
 def apiserver(binaries: NodeBinaries, addresses: Addresses) -> ServerCommand:
-    """For pods and the host, with the authorisation and admission that a node needs."""
+    """The API server for pods and the host, with the authorisation and admission that a node needs."""
     options = (
         "--etcd-servers=unix://etcd.sock",
         "--bind-address=0.0.0.0",

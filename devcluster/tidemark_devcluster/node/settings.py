@@ -108,7 +108,7 @@ def kube_proxy() -> str:
 
 
 def resolv_conf() -> str:
-    """For pods that ask for the node's DNS: there is none outside the cluster."""
+    """The file for pods that ask for the node's DNS: there is none outside the cluster."""
     return f"nameserver {DNS_ADDRESS}\n"
 
 

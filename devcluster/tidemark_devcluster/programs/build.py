@@ -49,7 +49,7 @@ class Binaries:
     kube_apiserver: Path
     kubectl: Path
     kube_controller_manager: Path | None = None
-    """None where it is not built yet: the API server serves without it."""
+    """None: it is not built yet; the API server serves without it."""
 
 
 def ensure_binaries(

@@ -15,7 +15,7 @@ class RestartRecord:
         self._path = path
 
     def read(self) -> dict[str, int]:
-        """By program. A file that is absent or torn counts nothing."""
+        """Read the record of each program. A file that is absent or torn counts nothing."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             return {str(name): int(count) for name, count in found.items()}

@@ -29,7 +29,7 @@ from tidemark_protocol.plan.row_estimates import exponent
 _FEWEST = 1024
 """PostgreSQL takes a table without statistics for ten pages at least, for the same reason."""
 _OUTDATED = 16
-"""By which factor a count differs from that of a plan, for the plan to be called outdated."""
+"""A plan is called outdated where a count differs from the one it was made with by this factor."""
 RowCounts = Mapping[GlobalId, int | None]
 FindCollection = Callable[[DataflowState, GlobalId], Collection | None]
 

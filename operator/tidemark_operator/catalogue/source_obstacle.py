@@ -32,7 +32,7 @@ def obstacle(registry: Registry, cache: Cache, key: Key) -> IngestionFailure | N
 
 
 def _lasting(cache: Cache, key: Key, found: Body) -> IngestionFailure | None:
-    """By the condition, unless the instance is another one by now."""
+    """The obstacle that the condition tells, unless the instance is another one by now."""
     ready = conditions_of(found, found["metadata"]["generation"]).get("Ready", {})
     if ready.get("status") != "False" or ready["reason"] not in _LASTING:
         return None

@@ -13,7 +13,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 
 BUCKETS = 16
-"""Up to 1, 2, 4, ... 16,384 seconds, and everything beyond."""
+"""Lags up to 1, 2, 4, ... 16,384 seconds, and everything beyond."""
 
 
 class LagHistogram:

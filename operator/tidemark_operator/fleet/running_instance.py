@@ -51,7 +51,7 @@ DEFAULT_RESULT_BYTES = 1024 * 1024 * 1024
 STASH_ABOVE_BYTES = 4 * 1024 * 1024
 """Larger answers stay at the replica, and are fetched while their readers take them."""
 SILENT_SECONDS = 60.0
-"""For so long, in seconds, clients wait for a replica that was lost."""
+"""Clients wait for a lost replica for this time, in seconds."""
 
 
 class InstanceListener(Protocol):

@@ -203,8 +203,7 @@ def _hydrations(context: ReconcileContext, namespace: str) -> Iterator[Row]:
 
 
 def _operators(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-    """While a dataflow hydrates, the progress of its operators (once per dataflow); afterwards their sizes and
-    costs."""
+    """The operators: their progress while a dataflow hydrates (once per dataflow), afterwards their sizes and costs."""
     listed: set[tuple[str, str, str]] = set()
     for running, name, collection in _collections(context, namespace):
         dataflow = name.partition(".")[0]
@@ -304,7 +303,7 @@ _READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
     "files": _files,
     "wallclock_lag": _wallclock_lag,
 }
-"""By the name of the relation; the rows of `retained_tables` come from replicas."""
+"""The readers, by the name of the relation; the rows of `retained_tables` come from replicas."""
 
 
 def relations() -> tuple[Relation, ...]:

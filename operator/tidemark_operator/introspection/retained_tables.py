@@ -42,7 +42,7 @@ LIST_SECONDS = 25.0
 RETAINED, REPLACED, DELETING, UNREADABLE = "retained", "replaced", "deleting", "unreadable"
 SOURCE, DATAFLOW = DATA_SOURCES.kind, DATAFLOWS.kind
 PUBLISHED_VERSION = 0
-"""In the place of a version, of a published table."""
+"""The version that a published table has here."""
 _TABLE = re.compile(r"([a-z0-9.-]+)/([^/]+)/(?:v\d{1,9}|published)")
 
 
@@ -83,7 +83,7 @@ class RetainedTables:
         self._context, self._deleter = context, deleter
 
     async def listing(self, namespace: str) -> RetainedTableList:
-        """At most MAX_TABLES, found in LIST_SECONDS. Raises QueryNotReady where tombstones are unknown."""
+        """List at most MAX_TABLES, found in LIST_SECONDS. Raises QueryNotReady where tombstones are unknown."""
         shards: dict[str, tuple[RunningInstance, ListedShard]] = {}
         unlisted, more = list[str](), False
         until = asyncio.get_running_loop().time() + LIST_SECONDS
@@ -253,7 +253,7 @@ class RetainedTables:
 
 
 def retained_table(table: RetainedTable) -> Any:
-    """For the gateway's reply."""
+    """The message of the gateway's reply."""
     return gateway_pb2.RetainedTable(
         name=table.name,
         part=table.part,

@@ -51,7 +51,7 @@ PATIENCE_SECONDS = 60.0
 ten, and takes a minute on a busy machine."""
 AGAIN_SECONDS = 0.5
 FORGET_SECONDS = 8 * AGAIN_SECONDS
-"""If no call has found it away for so long, the wait begins anew."""
+"""The wait begins anew where no call has found the planner away for this time."""
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),

@@ -106,7 +106,7 @@ def _random(count: int) -> Words:
 
 
 def _of_rows(hashes: Sequence[_Hash], columns: Sequence[pa.Array], rows: int, level: int = 0) -> list[Words]:
-    """In slices of about SLICE_BYTES, as the words of a slice take several times its memory."""
+    """Hash in slices of about SLICE_BYTES, as the words of a slice take several times its memory."""
     if rows < 2 or sum(map(_bytes, columns)) <= SLICE_BYTES:
         return _of_slice(hashes, columns, rows, level)
     half = rows // 2

@@ -119,7 +119,7 @@ def _row_groups(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Ta
 
 
 def _in_order(updates: pa.Table) -> pa.Table:
-    """By time, and at each time by the first column, unless that is nested.
+    """Sort by time, and at each time by the first column, unless that is nested.
 
     Of rows in chunks at few times, which most compactions have, two sorts by one key take about half as long as one by
     two keys; of rows at many times they take up to three times as long."""

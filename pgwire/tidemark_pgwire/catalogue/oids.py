@@ -30,7 +30,7 @@ class Oids:
         return self._new(name) if found is None else found
 
     def new(self) -> Mapping[tuple[str, ...], int]:
-        """By name, the oids that no earlier statement named."""
+        """The oids that no earlier statement named, by name."""
         return {name: oid for name, oid in self._by_name.items() if name not in self._known}
 
     def _new(self, name: tuple[str, ...]) -> int:

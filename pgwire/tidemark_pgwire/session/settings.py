@@ -149,7 +149,7 @@ class SessionSettings:
         self._put(name, self._defaults[name] if value is None else value)
 
     def reset(self, name: str = "") -> None:
-        """To what they were at the client's start; empty: all."""
+        """Set the named ones to their values at the client's start; empty: all."""
         if name:
             self.set(name, None)
         else:

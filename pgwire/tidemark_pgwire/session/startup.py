@@ -31,7 +31,7 @@ MAX_TOKEN_CHARACTERS = 7_500
 MAX_LOGIN_BYTES = 1024
 """A password that is no token, and its user, have so many each, at most."""
 FAILURE_SECONDS = 0.5
-"""From the password to its refusal, at least: the time tells nobody whether there is such a user."""
+"""The least time from a password to its refusal: the time tells nobody whether there is such a user."""
 ALPN = "postgresql"
 _HANDSHAKE = b"\x16"
 """The first byte of TLS."""

@@ -19,7 +19,7 @@ from tidemark_pgwire.gateway import GatewayLink
 from tidemark_protocol.pb import gateway_pb2 as pb
 
 RENEW_SECONDS, RETRY_SECONDS = 15.0, 3.0
-"""Between two renewals; and before the next one where the gateway could not be asked."""
+"""The pause between two renewals; and the one after a call that did not reach the gateway."""
 TOO_OLD = "72000"
 TOO_OLD_HINT = (
     "All queries of a transaction read at the time of its first one, which was kept for as long as could be: ROLLBACK, "

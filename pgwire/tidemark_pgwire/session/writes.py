@@ -284,7 +284,7 @@ def _sections(pending: Pending, is_long: bool) -> Iterator[pb.WriteSection]:
 
 
 def _placed(error: WireError, pending: Pending) -> WireError:
-    """With the line of COPY's data, where the transaction is one COPY."""
+    """The error with the line of COPY's data, where the transaction is one COPY."""
     blocks, found = pending.copied, _ROW.match(str(error))
     if blocks is not None and found is not None and blocks.one_line_each:
         error.where = f"COPY {pending.table}, line {blocks.line_of(int(found[1]))}"

@@ -200,7 +200,7 @@ def _digits(words: Words) -> tuple[int, ...]:
 
 
 def _decimal(words: Words, token: Token, digits: tuple[int, ...] | None) -> str:
-    """Without digits PostgreSQL's has any number of them, and Spark's is DECIMAL(10, 0)."""
+    """A decimal type. Without digits PostgreSQL's has any number of them, and Spark's is DECIMAL(10, 0)."""
     if digits is None:
         if words.dialect == POSTGRES:
             _refuse_type("numeric", False, token)

@@ -64,7 +64,7 @@ class CopyOptions:
         return quote, self.escape or quote
 
     def forced(self, columns: Sequence[str]) -> tuple[bool, ...]:
-        """For each column of COPY TO, whether its values have quotes. Raises WireError where FORCE_QUOTE names another
+        """Whether the values of each column of COPY TO have quotes. Raises WireError where FORCE_QUOTE names another
         one."""
         if self.force_quote == (ALL,):
             return (True,) * len(columns)

@@ -68,7 +68,7 @@ class Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """In upper case; empty where it is none."""
+        """The word in upper case; empty where the token is none."""
         return self.text.upper() if self.kind == "word" else ""
 
     @property

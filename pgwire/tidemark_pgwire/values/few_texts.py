@@ -46,4 +46,4 @@ _SORTS: dict[str, tuple[Callable[[pa.DataType], bool], Callable[..., bytes]]] = 
     "date": (pa.types.is_date32, _date),
     "text": (pa.types.is_string, str.encode),
 }
-"""For each kind: whether it is for an Arrow type, and the text of a value."""
+"""Two functions for each kind: whether it is for an Arrow type, and the text of a value."""

@@ -131,7 +131,7 @@ def _timestamps(bits: pa.Array) -> pa.Array:
 
 
 def _is_between(values: pa.Array, first: int, last: int) -> pa.Array:
-    """For each value, whether it is in `[first, last]`."""
+    """Whether each value is in `[first, last]`."""
     return pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last))
 
 
@@ -206,7 +206,7 @@ def _require_shown(group: pa.Array, shown: pa.Array) -> None:
 
 
 def _of_scale(behind: pa.Array, scale: int) -> pa.Array:
-    """With so many digits, where the others are zeros; as it is where they are not, which the ingester refuses."""
+    """The value with so many digits, where the others are zeros; unchanged where not, which the ingester refuses."""
     trimmed = pc.utf8_rtrim(behind, "0")
     fits = pc.less_equal(pc.utf8_length(trimmed), scale)
     return pc.if_else(fits, pc.utf8_slice_codeunits(pc.utf8_rpad(behind, scale, "0"), 0, max(scale, 0)), trimmed)

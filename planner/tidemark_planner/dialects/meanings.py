@@ -173,7 +173,8 @@ class _Meaning:
         return exp.Cast(this=node.this, to=node.to) if type(node) is exp.Cast else node
 
     def _window(self, node: Any) -> exp.Expression:
-        """Without an order, which rows come before is left open; some engines take that of insertion."""
+        """Refuse a frame of rows without an order. It leaves open which rows come before; some engines take that of
+        insertion."""
         frame = node.args.get("spec")
         if frame is not None and frame.args.get("kind") == "ROWS" and not node.args.get("order"):
             raise self._unknown("a frame of rows without ORDER BY")
@@ -253,7 +254,7 @@ class _Meaning:
 
 
 def _in(node: Any) -> exp.Expression:
-    """In nothing there is not even NULL."""
+    """An empty list contains nothing, not even NULL."""
     empty = not node.expressions and not any(node.args.get(name) for name in ("query", "unnest", "field"))
     return exp.false() if empty else node
 

@@ -205,8 +205,8 @@ class _Postgres(ComparedCheck):
             self._in_zone(f"a cast of {kind} to {node.to.sql('postgres').lower()}", node)
 
     def _literal(self, node: Any) -> None:
-        """In UTC typed_check.py refuses texts that Spark reads as times in another way. In another zone Spark would
-        read all of them in UTC."""
+        """Refuse texts of times in another zone than UTC, as Spark would read all of them in UTC. In UTC typed_check.py
+        refuses those that Spark reads in another way."""
         self.literal(node)
         if not is_text(node) or self._dialect.in_utc or not is_time(node.this) or isinstance(node.parent, _READS_TEXT):
             return

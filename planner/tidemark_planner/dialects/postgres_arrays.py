@@ -43,7 +43,7 @@ _BOOLEANS = {"t": True, "true": True, "f": False, "false": False}
 _Type = exp.DataType.Type
 _BITS = {_Type.SMALLINT: 15, _Type.INT: 31, _Type.BIGINT: 63}
 _BITS_OF = {"tinyint": 15, "smallint": 15, "int": 31, "bigint": 63}
-"""By the type of a column: a tinyint is a smallint to clients."""
+"""The bits of values, by the type of a column: a tinyint is a smallint to clients."""
 _OF_KIND: dict[Kind, str] = {
     "text": "TEXT",
     "decimal": "DECIMAL",

@@ -82,6 +82,6 @@ def _offset(text: str | None) -> timedelta | None:
 
 
 def _spoken(at: datetime) -> str:
-    """Without zeros at the end of a fraction, as Spark writes it."""
+    """The text as Spark writes it: without zeros at the end of a fraction."""
     text = at.replace(tzinfo=None).isoformat(" ")
     return text.rstrip("0") if "." in text else text

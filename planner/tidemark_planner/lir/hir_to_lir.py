@@ -159,7 +159,7 @@ def _reads(node: Hir, name: GlobalId) -> bool:
 
 
 def _top_k(node: TopK, imports: Imports) -> lir.Plan:
-    """For an input that only grows, the rows that are shown are all the state."""
+    """A top-k. Of an input that only grows, the shown rows are all the state."""
     kind = "heads"
     if node.limit is not None and not node.offset and is_monotonic(node.input):
         kind = "monotonic_top1" if node.limit == 1 else "monotonic_top_k"

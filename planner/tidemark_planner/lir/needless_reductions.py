@@ -52,7 +52,7 @@ def needless_reductions(objects: Sequence[BuildDesc], imports: Imports) -> froze
 
 
 def _read(reduced: ReducedInput, tables: frozenset[GlobalId], imports: Imports) -> _Read | None:
-    """None where the input has other rows than those of a table."""
+    """The table that is read; None where the input has other rows than those of a table."""
     if not isinstance(fuse(reduced.input)[0], Scan):
         return None
     rows, place = rows_of_table(to_lir(reduced.input, imports), tables)

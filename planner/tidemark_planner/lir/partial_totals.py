@@ -45,7 +45,7 @@ class PartialTotal:
 
 
 def partial_total(of: AggregateCall, values: Sequence[ScalarExpr]) -> PartialTotal | None:
-    """None where parts do not make the whole, exactly. `values`: those that the aggregate reads."""
+    """The aggregate of partial results; None where these do not make the whole, exactly. `values`: its arguments."""
     if of.distinct:
         return None
     value = None if of.argument is None else values[of.argument]

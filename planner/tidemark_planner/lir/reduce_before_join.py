@@ -125,7 +125,7 @@ class _AggregatedJoin:
         return [*accumulate((len(i.schema) for i in self.join.inputs[:-1]), initial=0)]
 
     def _groups(self, at: int, key: Key, imports: Imports) -> int | None:
-        """At most so many groups meet a row: the key's columns are unique keys of other inputs, which are counted."""
+        """The most groups that meet a row: the key's columns are unique keys of other inputs, which are counted."""
         groups, left = 0, set(key)
         for each, pairs in self._equal(at):
             equal = {b: a for a, b in pairs if a in left}

@@ -63,7 +63,7 @@ class PeekError:
 
 @dataclass(frozen=True)
 class PeekCanceled:
-    """Only after a CancelPeek."""
+    """The peek ended by a CancelPeek."""
 
 
 PeekResult = PeekRows | PeekStashed | PeekError | PeekCanceled

@@ -264,7 +264,7 @@ def _object(raw: dict[str, Any], cls: Any, where: str, depth: int) -> Any:
 
 @functools.cache
 def _fields(cls: Any) -> dict[str, tuple[str, Any]]:
-    """By wire name: the attribute and the annotation of each field."""
+    """The attribute and the annotation of each field, by wire name."""
     hints = typing.get_type_hints(cls)
     return {member.wire_name: (member.attribute, hints[member.attribute]) for member in entry_of(cls).members}
 

@@ -38,9 +38,9 @@ FEATURES = {
     "IngestedTable.bound_as": "boundNames",
     "KafkaSchema.config_map": "schemaConfigMaps",
 }
-"""By `Class` or `Class.field`. Contents that the class or field had when it came need no entry of their own."""
+"""The features, by `Class` or `Class.field`. Contents that these had when they came need no entry of their own."""
 VALUE_FEATURES = {("FilesTable.format", "avro"): "filesAvro"}
-"""By `Class.field` and its value, where replicas that know the field do not know the value."""
+"""The features, by `Class.field` and its value, where replicas that know the field do not know the value."""
 SUPPORTED_FEATURES = tuple(sorted({*FEATURES.values(), *VALUE_FEATURES.values()}))
 
 

@@ -63,7 +63,7 @@ UNTIL_SCHEDULED = math.inf
 again."""
 T = TypeVar("T")
 ErrorChanges = Mapping[GlobalId, dict[int, Errors]]
-"""By export and time: how a step changes the number of each error."""
+"""The change of the number of each error by a step, by export and time."""
 
 
 @dataclass(frozen=True)

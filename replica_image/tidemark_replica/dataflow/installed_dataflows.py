@@ -50,7 +50,7 @@ from tidemark_replica.errors import DataflowRefused
 
 LOG = logging.getLogger(__name__)
 FULL_PASS_MAX = 16
-"""Up to this many dataflows, maintenance visits all of them."""
+"""Maintenance visits all dataflows at once where there are at most so many."""
 FULL_PASS_PAUSE_FACTOR = 100
 """Beyond FULL_PASS_MAX dataflows, a visit of all is followed by a pause of this many times its duration."""
 Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]

@@ -41,7 +41,7 @@ class SelfReadInput:
 
     @staticmethod
     def of(description: DataflowDescription, handles: ShardHandles) -> SelfReadInput | None:
-        """None for a dataflow that does not read its own output."""
+        """The input of a dataflow that reads its own output; None for others."""
         export = description.continual_task
         if export is None or not isinstance(export.sink, ContinualTaskSink) or export.sink.own is None:
             return None

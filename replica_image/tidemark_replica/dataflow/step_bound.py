@@ -12,7 +12,7 @@ from __future__ import annotations
 STEP_SECONDS = 30.0
 """The time that a step of a dataflow that is behind should take."""
 CUT_STEPS = 8
-"""After so many cut steps without a lack of memory the ceiling that one left is doubled: it may have been another
+"""The ceiling that a lack of memory left is doubled after so many cut steps without one: it may have been another
 dataflow's."""
 FACTOR = 2.0
 """The bound of one step is at most so many times that of the step before, and at least its inverse."""

@@ -104,7 +104,7 @@ class LookupBatches:
         )
 
     def _end_batch(self, batch: Sequence[_Lookup], end: Outcome[Sequence[PeekRows] | None]) -> None:
-        """Without an answer each is read by itself, and its failure is its own."""
+        """End the batch. Without an answer each peek is read by itself, and its failure is its own."""
         try:
             if isinstance(end, Done) and end.value is not None:
                 for each, answer in zip(batch, end.value, strict=True):

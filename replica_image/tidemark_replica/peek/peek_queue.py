@@ -150,7 +150,7 @@ class PeekQueue:
 
 
 def _traced(peek: Peek) -> _Pending:
-    """With a span from the peek's arrival to its answer."""
+    """The peek as a pending one, with a span from its arrival to its answer."""
     at: dict[str, str | int] = {"collection": peek.target.id, "timestamp": peek.timestamp, "peek": peek.uuid}
     span = tracing.begin("peek", peek.trace_context, tracing.SERVER, **at)
     return _Pending(replace(peek, trace_context=tracing.context_of(span)), span)

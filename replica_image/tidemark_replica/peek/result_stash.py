@@ -115,7 +115,7 @@ class ResultStash:
             before.close()
 
     def read_piece(self, uuid: str, offset: int) -> bytes:
-        """Up to PIECE_BYTES from the offset on; empty past the end. Raises StashNotFound, OSError."""
+        """Read up to PIECE_BYTES from the offset on; empty past the end. Raises StashNotFound, OSError."""
         spool = self._kept.get(uuid)
         if spool is None:
             raise StashNotFound("no answer of that peek is stashed: it was cancelled, or its client disconnected")

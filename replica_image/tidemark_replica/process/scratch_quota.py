@@ -31,7 +31,7 @@ PAUSE_FACTOR, PAUSE_SECONDS_MAX = 30, 2.0
 """The pause after a measurement is this many times its duration, and at most PAUSE_SECONDS_MAX above half of the
 volume, because scratch fills fast."""
 FAILURES_MAX = 3
-"""After this many failed measurements in a row the usage counts as unknown."""
+"""The usage counts as unknown after so many failed measurements in a row."""
 BLOCK = 512
 
 

@@ -46,7 +46,8 @@ class Ingester:
         self._tables = [(table, _open(shards, table.shard)) for table in description.tables]
         self._names = BindingNames(description.tables)
         self._epochs: dict[str, int] = {}
-        """By location, as of the beginning: where another program changes a table, the ingestion recovers again."""
+        """The epochs of tables at the beginning, by location. Where another program changes one, the ingestion recovers
+        again."""
         self._has_recovered = False
         """Whether every table holds what is bound."""
 

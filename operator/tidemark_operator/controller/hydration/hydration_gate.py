@@ -40,7 +40,7 @@ from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, Frontie
 from tidemark_protocol.plan.dataflow import DataflowDescription
 
 STALL_MS = 600_000
-"""For so long, in milliseconds, a hydration without progress keeps others waiting."""
+"""A hydration without progress keeps others waiting for this time, in milliseconds."""
 MOST_OCCUPANTS = 64
 """The record in the ComputeReplica's status has room for so many, and only a recorded dataflow is scheduled."""
 

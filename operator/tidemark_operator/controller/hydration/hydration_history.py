@@ -41,5 +41,5 @@ class HydrationHistory:
         self._ended.extend((replica, each) for each in ended)
 
     def ended(self) -> list[tuple[ReplicaId, Hydration]]:
-        """In the order of their ends."""
+        """The hydrations that ended, in the order of their ends."""
         return list(self._ended)

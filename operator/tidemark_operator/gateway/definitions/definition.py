@@ -24,7 +24,7 @@ CHANGE_ID = f"{GROUP}/change-id"
 """The annotation with the ids of the last KEPT_IDS calls that wrote the object, the last one first."""
 MAX_ID, KEPT_IDS = 64, 16
 Options = Mapping[str, Callable[[str], Body]]
-"""By the name of an option in SQL: a function from its text to the fields that it puts into a spec."""
+"""The options, by their names in SQL: each a function from its text to the fields that it puts into a spec."""
 TABLE, ADD = "table", "add"
 KINDS_OF_SQL = (MATERIALIZED_VIEW, INDEX, TABLE)
 KINDS = {

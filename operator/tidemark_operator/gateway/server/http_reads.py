@@ -232,7 +232,7 @@ class HttpQuery:
         yield text.tail()
 
     async def _begin(self, text: QueryText, answer: QueryAnswer) -> str:
-        """Not before the first batch: until then an error has its status."""
+        """Send the head of the reply, after the first batch is there: until then an error has its status."""
         skipped = {"Tidemark-Skipped-Errors": str(answer.skipped)} if answer.skipped else {}
         await self.reply.begin({"Tidemark-As-Of": str(answer.as_of), **skipped})
         return text.head()

@@ -139,7 +139,7 @@ class SubscribeText(ABC):
         return _objects(self._names, columns)
 
     def _is_progress(self, upper: int) -> bool:
-        """Not before the first time is complete: a client that went on from there would never get the rows of it."""
+        """Whether a client may go on from here. Before the first time is complete it would never get the rows of it."""
         return self._progress and upper > self._as_of
 
     def _progress_line(self, upper: int) -> str:

@@ -20,7 +20,7 @@ LOGGED_LOCATIONS = 10
 LABEL = f"{GROUP}/tombstone"
 PREFIX = "tombstone-"
 EVERYWHERE = ""
-"""In the place of a namespace: all that this operator serves."""
+"""Stands for a namespace: all that this operator serves."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from tidemark_protocol.ids import ReplicaId
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 PACE_SECONDS = 0.15
-"""Between two records of a process: one record then has several small hydrations."""
+"""The pause between two records of a process: one record then has several small hydrations."""
 
 
 @dataclass(frozen=True)

@@ -45,5 +45,5 @@ class StatusBudget(Generic[K]):
         self._written = {key: at for key, at in self._written.items() if key in keys}
 
     def _last_write(self, key: K) -> float:
-        """When the object was last written, in seconds of the caller's clock; minus infinity if it never was."""
+        """The time of the object's last write, in seconds of the caller's clock; minus infinity if it never was."""
         return self._written.get(key, float("-inf"))

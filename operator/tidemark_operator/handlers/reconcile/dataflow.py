@@ -45,7 +45,7 @@ from tidemark_operator.resources.manifest.meta import RELEASE, annotation
 
 POLL_SECONDS = 1.0
 IN_LINE_SECONDS = 30.0
-"""For a Dataflow in line for the planner. It is reconciled earlier when it is first in line."""
+"""The pause of a Dataflow in line for the planner. It is reconciled earlier when it is first in line."""
 
 
 @dataclass(frozen=True)

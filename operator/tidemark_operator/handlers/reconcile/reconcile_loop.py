@@ -62,7 +62,7 @@ GATHER_SECONDS = 0.1
 
 
 class ReconcileLoop:
-    """Also the fleet's listener. `stop` is set when this process must end."""
+    """Reconciles all objects, and is the fleet's listener. `stop` is set when this process must end."""
 
     def __init__(self, context: ReconcileContext, stop: asyncio.Event) -> None:
         self._context, self.stop = context, stop

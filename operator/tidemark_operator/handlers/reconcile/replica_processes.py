@@ -27,7 +27,7 @@ from tidemark_protocol.ids import ReplicaId
 
 LOG = logging.getLogger(__name__)
 CHECK_SECONDS = 1.0
-"""At most: a change that the orchestrator reports is handled at once."""
+"""The longest pause between two checks: a change that the orchestrator reports is handled at once."""
 MAX_BEHIND_MS = 10_000
 """The milliseconds that a new shape may be behind the old one when it takes over. Both move with every tick, so they
 are rarely equal."""

@@ -207,7 +207,7 @@ def _named_in(source: PostgresSource, names: Collection[str]) -> Iterable[Postgr
 
 
 def _named(source: DataSource, names: Mapping[str, str]) -> DataSource:
-    """With the stored names of its tables."""
+    """The source with the stored names of its tables."""
     if not isinstance(source.source, WrittenSource | PostgresSource):
         return source
     tables: Iterable[Any] = source.source.tables

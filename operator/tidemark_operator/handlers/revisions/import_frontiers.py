@@ -21,8 +21,8 @@ def import_frontiers(
     description: DataflowDescription,
     sealed: bool = False,
 ) -> tuple[Input, ...]:
-    """Since and upper of each import, as far as they are known. `sealed`: no replica computes the dataflow, so an index
-    may be missing.
+    """The since and upper of each import, as far as they are known. `sealed`: no replica computes the dataflow, so an
+    index may be missing.
 
     Raises:
         Waiting: an index is not installed.

@@ -175,7 +175,7 @@ def _named(key: Key, seen_from: Key) -> str:
 
 
 def _taken_by(key: Key, state: DataflowState, location: str, doing: str) -> Waiting:
-    """By another object. One of another namespace is named in the log alone, once."""
+    """The refusal of a location that another object has. One of another namespace is named in the log alone, once."""
     refusal = _location_taken(location, f"{_named(key, state.key)} {doing}")
     if key.namespace != state.key.namespace and state.obstacles.planning != Planning(str(refusal)):
         LOG.info("%s: location %s is taken: %s %s", state.key, location, key, doing)

@@ -57,8 +57,8 @@ class TakeOver:
         return True
 
     def _install(self, root: DataflowState, members: Sequence[DataflowState]) -> None:
-        """At once, so that the writers of tables change without a pause. A member that has an obstacle is installed by
-        its own reconcile."""
+        """Install all members at once, so that the writers of tables change without a pause. A member that has an
+        obstacle is installed by its own reconcile."""
         for state, _ in exporters_first([(m, m.active) for m in members if m.active is not None]):
             if (running := self._running(state)) is not None:
                 install(running, self._context.registry, state, edited=root.key.name)

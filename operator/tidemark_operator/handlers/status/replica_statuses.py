@@ -27,7 +27,7 @@ from tidemark_operator.resources.manifest.replica import ComputeReplica
 from tidemark_protocol.ids import ReplicaId
 
 MAX_NAMES = 3
-"""In a message."""
+"""The names that a message lists."""
 NOT_STARTED = ("NotStarted", "the process has not been started")
 
 

@@ -53,7 +53,7 @@ PUBLISHED = "published"
 """The kind of the statuses of published tables."""
 State = TypeVar("State", SourceState, DataflowState)
 MAX_OPERATORS = 6
-"""In a message."""
+"""The operators that a message lists."""
 
 _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
     INSTANCES: (ComputeInstance.parse, (READY,)),
@@ -96,7 +96,7 @@ def _is_of(state: State | None, body: Body) -> TypeGuard[State]:
 
 
 def _reconciled(now: status_documents.Now, generation: int | None) -> status_documents.Now:
-    """Before the first reconciliation of this process, the stored status tells what was reconciled."""
+    """What was reconciled. Before the first reconciliation of this process the stored status tells it."""
     known = now.old.get("observedGeneration") if generation is None else generation
     return now if known is None else replace(now, generation=known)
 
@@ -154,7 +154,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
 
 
 def _files(counters: Mapping[str, int]) -> status_documents.FileCounters | None:
-    """None for sources without files, and until all counters are reported."""
+    """The counters of files. None: the source has no files, or not all counters are reported yet."""
     names = ("files", "waiting_files", "changed_files", "bad_files")
     return (
         status_documents.FileCounters(*(counters[name] for name in names))

@@ -8,7 +8,7 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.client import ApiError, Body, Kube, Resource
 
 CONFIRM_SECONDS = 3.0
-"""Between two answers that a kind does not exist: a proxy before the API server may give one for a moment."""
+"""The time between two answers that a kind does not exist: a proxy before the API server may give one for a moment."""
 
 
 async def list_kind(kube: Kube, resource: Resource) -> list[Body]:

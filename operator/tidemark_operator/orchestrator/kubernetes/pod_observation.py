@@ -197,6 +197,6 @@ def _pod_phase(pod: Body) -> str:
 
 
 def _event_time(event: Body) -> str:
-    """When the event was last seen, as text that sorts by time; empty if it does not say."""
+    """The time when the event was last seen, as text that sorts by time; empty if it does not say."""
     series = event.get("series") or {}
     return str(series.get("lastObservedTime") or event.get("eventTime") or event.get("deprecatedLastTimestamp") or "")

@@ -137,7 +137,7 @@ class DataflowFacts:
     """Changes of other programs to tables, for which the dataflow was computed again."""
     publications: tuple[DestinationFacts, ...] = ()
     replacement: ReplacementFacts | None = None
-    """With `own`, the fields from `scheduled` on describe the new revision."""
+    """The replacement; with `own`, the fields from `scheduled` on describe the new revision."""
 
 
 def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:

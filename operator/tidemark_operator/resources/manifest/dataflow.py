@@ -49,7 +49,7 @@ class Dataflow:
     meta: Meta
     instance: InstanceName
     views: tuple[ViewRequest, ...]
-    """In order: a view may read an earlier one."""
+    """The views in order: one may read an earlier one."""
     exports: tuple[ExportRequest, ...]
     dialect: Dialect
     as_of: Time | None

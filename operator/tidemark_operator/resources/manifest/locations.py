@@ -123,5 +123,5 @@ def _path_of(at: str, text: str, need: str) -> str:
 
 
 def _safe(text: str) -> str:
-    """Without what stands before an @ or behind a ?: people put credentials there."""
+    """The location without the parts before an @ and behind a ?: people put credentials there."""
     return re.sub(r"\?.*", "?***", re.sub(r"//[^/]*@", "//***@", text), flags=re.DOTALL)

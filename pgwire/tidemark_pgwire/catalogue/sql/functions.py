@@ -105,7 +105,7 @@ _FORMAT = (
     "CASE WHEN regexp_full_match(t, '([^%]|%[sIL])*', 's') THEN replace(replace(t, '%I', '%s'), '%L', '%s')"
     " ELSE error('format reads %s, %I and %L alone here, without widths and positions') END"
 )
-"""For printf, whose widths would make texts of any length."""
+"""The macro for printf, whose widths would make texts of any length."""
 
 
 def _format() -> CatalogueFunction:

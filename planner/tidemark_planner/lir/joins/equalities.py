@@ -57,7 +57,7 @@ def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
 
 
 def equalities_by_input(found: Sequence[Equality], columns: Sequence[frozenset[int]]) -> list[list[Equality]]:
-    """For each input, by its columns, the equalities of which it is a side of its own: those that can look it up."""
+    """The equalities that can look up each input, which is a side of its own in them. `columns`: by input."""
     return [[e for e in found if e.reads[0] <= own or e.reads[1] <= own] for own in columns]
 
 

@@ -30,7 +30,7 @@ def linear_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join:
 
 
 def lookups_after_each(problem: JoinProblem) -> list[list[PossibleLookup]]:
-    """For each input the lookups that follow it, if it is the first."""
+    """The lookups that follow each input, if it is the first."""
     planner = _Planner(problem, fewest_rows)
     return [planner.lookups(first) for first in range(len(problem.inputs))]
 

@@ -39,9 +39,9 @@ _FIXED = {
     pa.timestamp("us", "UTC"): np.int64,
 }
 _DTYPES = {t.id: np.dtype(dtype) for t, dtype in _FIXED.items()}
-"""By the type's id: hashing a type costs more than reading a short column."""
+"""The types of NumPy, by the id of Arrow's type: hashing a type costs more than reading a short column."""
 _SEVERAL, _FEW = 3, 1 << 12
-"""At least so many columns with at most so many rows are faster to take together."""
+"""So many columns or more, with at most so many rows, are faster to take together."""
 _BYTES = frozenset({pa.string().id, pa.binary().id})
 _FLOATS = frozenset({pa.float32().id, pa.float64().id})
 _PLAIN = frozenset(_DTYPES) - _FLOATS

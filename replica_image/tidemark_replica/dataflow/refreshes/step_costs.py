@@ -99,7 +99,7 @@ class StepCosts:
         self._earned[size] = self._earned.get(size, 0.0) + TRIAL_SHARE * seconds
 
     def estimate(self, rows: int, input_rows: int) -> Estimate | None:
-        """None where too little was measured."""
+        """The costs of a step and of a hydration; None where too little was measured."""
         if not self._steps or self._hydration is None or not self._is_like(input_rows):
             return None
         known, whole = sorted(self._steps.values()), self._hydration

@@ -95,7 +95,7 @@ class JoinSpec:
 
 
 def no_evaluation(mfp: MapFilterProject) -> Callable[[Updates], Updates]:
-    """For joins without computed rows of groups. Raises ValueError."""
+    """The evaluation of joins without computed rows of groups. Raises ValueError."""
     raise ValueError(f"a join without an evaluator computes rows of groups: {mfp}")
 
 

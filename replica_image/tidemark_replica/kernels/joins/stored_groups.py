@@ -43,8 +43,8 @@ class GroupRows:
 
     shape: AccumulatorLayout
     computed: tuple[MapFilterProject | tuple[int, ...], ...]
-    """From key ++ aggregates to the side's rows: what is computed, or the columns that are chosen, one after another.
-    No column of the key is lost."""
+    """The way from key ++ aggregates to the side's rows: what is computed, or the columns that are chosen, one after
+    another. No column of the key is lost."""
     layout: Layout
     """The side's rows, by the key of the groups."""
 

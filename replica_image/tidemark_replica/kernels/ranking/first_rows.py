@@ -30,7 +30,7 @@ READ_ROWS = 1 << 16
 """About how many first rows are read at a time, but at least those of one group."""
 
 LEAST_READ_ROWS = 128
-"""At least so many rows of every run are read at once, over all groups."""
+"""The least rows of every run that are read at once, over all groups."""
 
 _EXPRESSION = "top-k"
 

@@ -37,7 +37,7 @@ class RankPositions:
         return self.upto - np.maximum(self.multiplicity, 0)
 
     def visible(self, offset: int, end: int) -> Ints:
-        """For each entry, the number of its positions that lie in [offset, end), counted from 0."""
+        """The number of each entry's positions that lie in [offset, end), counted from 0."""
         return np.clip(self.upto, offset, end) - np.clip(self.before, offset, end)
 
 
@@ -53,7 +53,7 @@ def rank_positions(ranked: RankedRows, times: Ints) -> Iterator[RankPositions]:
 
 
 def is_certain(ranked: RankedRows, lower: int, end: int) -> Bools:
-    """For every group, whether enough rows were read to know all positions before `end`, at every time."""
+    """Whether, for each group, enough rows were read to know all positions before `end`, at every time."""
     result = np.ones(ranked.groups, np.bool_)
     for i, at in enumerate(rank_positions(ranked, touched_times(ranked, lower))):
         result &= ranked.with_step.complete | (_certain_upto(at.upto[:, 1:], ranked, ranked.with_step) >= end).all(
@@ -65,7 +65,7 @@ def is_certain(ranked: RankedRows, lower: int, end: int) -> Bools:
 
 
 def _certain_upto(upto: Ints, ranked: RankedRows, certain: ReadExtent) -> Ints:
-    """For every group the positions that entries before its horizon take."""
+    """The positions that entries before its horizon take, for each group."""
     groups = np.arange(ranked.groups)
     ends = np.minimum(certain.horizon, np.searchsorted(ranked.group, groups, "right"))
     some = np.flatnonzero(ends > np.searchsorted(ranked.group, groups))
@@ -85,7 +85,7 @@ def differences(values: Ints) -> Ints:
 
 
 def any_in_group(mask: Bools, group: Ints, groups: int) -> Bools:
-    """For every group and column, whether the mask holds in one of the group's entries."""
+    """Whether, for each group and column, the mask holds in one of the group's entries."""
     result = np.zeros((groups, mask.shape[1]), np.bool_)
     if len(group):
         begins = _group_begins(group)

@@ -94,7 +94,7 @@ def _fixed(parts: _Sums, shape: AccumulatorLayout, total: int) -> Ints:
 
 
 def _floats(parts: list[_Sums], shape: AccumulatorLayout, total: int, old: Ints) -> Iterator[FloatState | None]:
-    """For each of the shape's floats its digits in all states, over the window of digits that occur."""
+    """The digits of each of the shape's floats in all states, over the window of digits that occur."""
     none = np.empty(0, np.int32)
     found = np.concatenate([none, *(part.slot[part.slot > 0] for part in parts)]) if shape.floats else none
     first, last = (int(found.min()), int(found.max())) if len(found) else (0, -1)

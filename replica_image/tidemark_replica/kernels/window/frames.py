@@ -66,7 +66,7 @@ def frame_places(frame: Frame, partitions: Partitions) -> tuple[Ints, Ints]:
 
 
 def _at_distance(p: Partitions, bound: Bound, *, after: bool) -> Ints:
-    """For every position the first one with a value not below (`after`: above) its own value plus the bound."""
+    """The first position, for each one, with a value not below (`after`: above) its own value plus the bound."""
     assert isinstance(bound, Distance), "a frame in ranges has distances for bounds"
     (order,) = p.order
     column = p.columns[order.column]

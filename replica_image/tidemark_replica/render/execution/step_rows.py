@@ -88,7 +88,7 @@ class StepRows:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, Counts]] = {}
-        """By file: the counts, and the time from which they are known."""
+        """The counts of each file, and the time from which they are known."""
 
     def at_most(self, files: Iterable[TimedFile], upper: int) -> int:
         """An upper bound of the rows with times before `upper`. Opens no file."""

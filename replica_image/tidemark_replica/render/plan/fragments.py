@@ -121,7 +121,7 @@ class Scope:
     loops: Iterator[int] = field(default_factory=count)
     spools: Iterator[int] = field(default_factory=count)
     nodes: PlanNodes = field(default_factory=PlanNodes)
-    """Also those of loops' bodies."""
+    """The nodes, also those of loops' bodies."""
 
     @cached_property
     def retractions(self) -> RetractionAnalysis:

@@ -25,9 +25,9 @@ class PlanNodes:
         self._numbers: dict[int, PlanNode] = {}
         self._lowered = list[PlanNode]()
         self.by_name: dict[str, PlanNode] = {}
-        """By arrangement that an operator keeps, or recursion."""
+        """The nodes, by the arrangement that an operator keeps, or the recursion."""
         self.reads: dict[str, PlanNode] = {}
-        """By import, or arrangement that is read as a stream: the first node that reads it."""
+        """The first node that reads an import, or an arrangement as a stream."""
         self._by_spec: dict[int, tuple[object, PlanNode]] = {}
 
     def number(self, objects: Iterable[BuildDesc]) -> None:

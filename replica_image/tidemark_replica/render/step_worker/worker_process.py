@@ -32,7 +32,7 @@ class WorkerGone(Exception):
 
 
 class WorkerProcess:
-    """Not for several threads."""
+    """The process of a step worker, for one thread at a time."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         """Start the process and wait until it is ready. Raises WorkerGone."""

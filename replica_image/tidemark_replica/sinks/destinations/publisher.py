@@ -76,7 +76,7 @@ class Publisher:
         """The seconds that the last publication that did not fail ran: a failure may be quick."""
         self._waits_since: float | None = None
         self._again_at: float | None = None
-        """When the time that is published is to be published again."""
+        """The time when what is published is to be published again."""
         self._clean_at = clock() + FIRST_CLEAN_SECONDS
         self._status: Status | None = None
 

@@ -135,7 +135,7 @@ def _decimals(values: pa.Array) -> pa.Array:
 
 
 def _timestamps(values: pa.Array) -> pa.Array:
-    """Without its zone a timestamp is written in UTC."""
+    """The texts of timestamps; those without a zone are in UTC."""
     microseconds = values.cast(pa.int64())
     _check_years(microseconds, _MICROSECONDS)
     plain = pc.replace_substring(microseconds.cast(pa.timestamp("us")).cast(TEXT), " ", "T")

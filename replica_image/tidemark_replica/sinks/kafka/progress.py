@@ -69,7 +69,7 @@ def decode(value: bytes) -> KafkaSinkProgress:
 
 
 Ends = Mapping[int, tuple[int, int]]
-"""By partition the offset of the first record, and the one after the last, committed or not."""
+"""The offset, by partition, of the first record, and the one after the last, committed or not."""
 
 
 def last_progress(consumer: Consumer, progress_topic: str, topic: str, ends: Ends) -> KafkaSinkProgress | None:

@@ -28,7 +28,7 @@ class RegisteredSchemas:
         secret = partial(read_secret, sink.registry_secret) if sink.registry_secret else None
         self._registry = SchemaRegistry(sink.registry, secret)
         self._ids: dict[str, tuple[str, int]] = {}
-        """By subject the text of the schema and its id."""
+        """The text of the schema and its id, by subject."""
 
     def format(self, columns: pa.Schema, *, is_new: bool) -> RecordFormat:
         """The format of the topic's records. `columns`: the view's. `is_new`: the topic has no records, so ids that are

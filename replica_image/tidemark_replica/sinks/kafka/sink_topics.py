@@ -132,8 +132,8 @@ class SinkTopics:
                 raise DestinationStopped(BROKERS_AWAY, f"creating topic {name}: no answer; it is tried again") from None
 
     def ends(self, topic: str, partitions: Iterable[int], level: IsolationLevel) -> Ends:
-        """With READ_UNCOMMITTED the records of open transactions count, too: committed ones after them are visible only
-        once they end."""
+        """The ends of partitions. With READ_UNCOMMITTED the records of open transactions count, too: committed ones
+        after them are visible only once they end."""
         low = self._offsets(topic, partitions, OffsetSpec.earliest(), level)
         high = self._offsets(topic, partitions, OffsetSpec.latest(), level)
         return {partition: (low[partition], high[partition]) for partition in low}

@@ -92,7 +92,7 @@ class Delivery:
         return self.shard.contents_id
 
     def _update(self, connection: Connection, time: Time) -> Reached:
-        """In a transaction. Raises ContentsDiffer, TooManyChanges."""
+        """Update the table in a transaction. Raises ContentsDiffer, TooManyChanges."""
         progress, table = self._locked(connection)
         contents = self._contents_id
         if progress.time is None or table is None or progress.relation != table.oid:

@@ -38,7 +38,7 @@ class ChangeConflicts:
 
 @dataclass(frozen=True)
 class Statements:
-    """For one table. `columns`: the view's."""
+    """The statements for one table. `columns`: the view's."""
 
     sink: PostgresSink
     columns: Sequence[Column]

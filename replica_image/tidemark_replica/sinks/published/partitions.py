@@ -22,9 +22,9 @@ PARTITIONS_MAX = 10_000
 HISTORY_PARTITIONS_MAX = 10 * PARTITIONS_MAX
 """Partitions of the updates that contents are computed from, with those that have no rows any more."""
 BEYOND_YEARS = "beyond"
-"""In the place of the text of a date that has none."""
+"""Stands for the text of a date that has none."""
 SHARES = 64
-"""About into how many shares the contents are divided at most; there are no more than four times as many."""
+"""The contents are divided into about so many shares at most; there are no more than four times as many."""
 
 
 class PartitionsNotSupported(PersistError):

@@ -174,16 +174,16 @@ class TablePublication:
         return Published(time, time, rows, size, _size(written.files), len(written.files), len(removed))
 
     def _partitions_about(self, table: PublishedTable, changes: pa.Table) -> int:
-        """At least as many as the table has after the changes."""
+        """A number of partitions, at least that of the table after the changes."""
         if not (columns := self.options.partition_by):
             return 0
         come = {partition for partition, _ in partitions(changes.filter(pc.greater(changes.column(DIFF), 0)), columns)}
         return len(come.union(file.partition for file in table.files)) if come else 0
 
     def _update_exactly(self, table: PublishedTable, published: Time, time: Time, changes: pa.Table) -> Published:
-        """By two commits, so that a change data feed has no other rows than the changes: the first one moves the rows
-        that are to go to files of their own, and changes no data; the second one removes those and adds the new rows.
-        Raises RowMissing."""
+        """Write two commits, so that a change data feed has no other rows than the changes: the first one moves the
+        rows that are to go to files of their own, and changes no data; the second one removes those and adds the new
+        rows. Raises RowMissing."""
         storage = Storage.at(self.options.location)
         with self._writing(storage, table.schema) as written:
             replaced_files, lost = separated(written, table.files, changes, self.file_bytes)

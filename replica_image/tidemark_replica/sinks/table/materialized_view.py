@@ -314,8 +314,8 @@ class MaterializedViewSink:
             _release(outcome.value.released)
 
     def _compared(self, comparison: Comparison, term: int, outcome: Outcome[bool]) -> None:
-        """After a difference or a failure the comparison is repeated later: an append may correct the shard
-        meanwhile."""
+        """End a comparison of the shard with the view. After a difference or a failure it is repeated later: an append
+        may correct the shard meanwhile."""
         self._job = None
         if isinstance(outcome, Done) and outcome.value:
             self._progress.found_equal(term)

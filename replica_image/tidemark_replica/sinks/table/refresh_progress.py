@@ -70,7 +70,7 @@ class RefreshProgress(SinkProgress):
         return progress
 
     def _is_overwritten(self, seen: int, term: int) -> bool:
-        """Also true where a sink of this revision has corrected it since: at which refresh is unknown here."""
+        """Whether another writer corrected the shard. One of this revision counts, too: its refresh is unknown here."""
         return self._synced_term < min(seen, term)
 
     def stage(self, staged: Staged) -> None:
@@ -152,8 +152,8 @@ class RefreshProgress(SinkProgress):
         return CompactionInput(at, tuple(self._staged), last, self._written if self.synced else 0)
 
     def compaction_due(self, rows: int) -> CompactionInput | None:
-        """Also due once most of the hydration's output is in the shard: it is as large as the view, and the next
-        refresh may be far."""
+        """The input of a compaction that is due. One is due also once most of the hydration's output is in the
+        shard: it is as large as the view, and the next refresh may be far."""
         begun = self._staged[0] if self.synced and self._staged else None
         if begun is not None and begun.lower == self._as_of < self._written < begun.upper:
             return self.compaction_input()

@@ -42,7 +42,7 @@ class RefreshTimes:
         return NONE_YET if found is None else found
 
     def round_up(self, times: np.ndarray) -> np.ndarray:
-        """For each time the first refresh at or after it, or NEVER."""
+        """The first refresh at or after each time, or NEVER."""
         found = np.full(len(times), NEVER, np.int64)
         if self.schedule.at:
             at = np.array([*self.schedule.at, NEVER], np.int64)

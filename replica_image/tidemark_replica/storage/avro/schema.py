@@ -96,7 +96,7 @@ class _Parser:
     def __init__(self, connect_names: Mapping[str, str]) -> None:
         self._connect_names = connect_names
         self._named: dict[str, AvroType | None] = {}
-        """By full name; None while the type is being defined."""
+        """The types, by full name; None while the type is being defined."""
         self._count = 0
 
     def type(self, raw: Any, space: str, at: str, depth: int) -> AvroType:

@@ -17,7 +17,7 @@ from tidemark_replica.storage.files.listing import Arrived, BoundFiles, FileVers
 from tidemark_replica.storage.files.streamed.compression import compression_of
 
 _ENDS = {"parquet": "has no parquet footer", "avro": "does not end with its sync marker"}
-"""By format, what an unfinished file lacks."""
+"""The part that an unfinished file lacks, by format."""
 
 
 class Arrivals(Protocol):

@@ -22,7 +22,7 @@ from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import FILE_CODES, FileProblem
 
 LISTED_FILES = 1000
-"""In a report."""
+"""The most files in a report."""
 ATTENTION_FILES = 10_000
 """Files with errors that are remembered, and counted."""
 PENDING, READ, REFUSED, RELEASED = "pending", "read", "refused", "released"
@@ -94,7 +94,7 @@ class FileList:
         return sum(count for (of, _), count in self._malformed.items() if of == table)
 
     def listed(self) -> tuple[SourceFile, ...]:
-        """At most LISTED_FILES files: those with errors, refused ones, pending ones, then the newest."""
+        """List at most LISTED_FILES files: those with errors, refused ones, pending ones, then the newest."""
         if self._shown is None:
             attention = sorted(self._attention.values(), key=lambda f: (f.errors == 0, f.state != REFUSED))
             released = (file for files in self._released.values() for file in files.values())

@@ -37,7 +37,7 @@ class Folder:
         return listing
 
     def version_of(self, name: str) -> FileVersion | None:
-        """None also where a link out of the directory took the file's place."""
+        """The file's version. None: it is gone, or a link out of the directory took its place."""
         path = self.path_of(name)
         try:
             stat = os.stat(path)

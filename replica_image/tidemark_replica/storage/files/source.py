@@ -82,7 +82,7 @@ class FilesIngestion(Source):
         self._stopped: dict[str, tuple[float, str]] = {}
         """The time after which a successor that cannot begin reads again, and the reason."""
         self._refusals: dict[str, dict[str, str]] = {}
-        """By the first table of a name with a successor that reads again: what it refused."""
+        """The files that it refused, by the first table of a name with a successor that reads again."""
         self._first_times: dict[GlobalId, Time] = {}
         if any(map(is_bucket, spec.tables)):
             self.remap_schema = BUCKET_REMAP_SCHEMA

@@ -83,7 +83,7 @@ def _last_of_each(changes: pa.Table, keys: Sequence[str], rows: np.ndarray) -> p
 
 
 def places_by_key(found: pa.Table, given: pa.Table, keys: Sequence[str]) -> np.ndarray:
-    """For each row of `found` the row of `given` with its key; -1 where there is none."""
+    """The row of `given` with the key of each row of `found`; -1 where there is none."""
     aliases = [f"k{i}" for i in range(len(keys))]
 
     def keyed(table: pa.Table, at: str) -> pa.Table:

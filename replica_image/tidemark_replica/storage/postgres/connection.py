@@ -132,7 +132,7 @@ class Upstream:
         return Replication(self, connection)
 
     def patience(self, connection: PGconn, seconds: float | None = None) -> Patience:
-        """For one command. `seconds`: how long it may take; COMMAND_SECONDS if None."""
+        """The patience for one command. `seconds`: how long it may take; COMMAND_SECONDS if None."""
         return Patience(connection, COMMAND_SECONDS if seconds is None else seconds, self.interrupted)
 
     def check_goes_on(self) -> None:

@@ -47,7 +47,7 @@ class Positions:
         return parse_lsn(self.values[("", LSN)])
 
     def pinned(self, table: str) -> PinnedTable | None:
-        """None before the table's snapshot is bound."""
+        """The pinned definition; None before the table's snapshot is bound."""
         text = self.values.get((table, PINNED))
         return None if text is None else PinnedTable.from_json(text)
 

@@ -49,7 +49,7 @@ def published_tables(spec: PostgresSource, credentials: Credentials) -> tuple[tu
 
 
 def _examined(connection: Connection, spec: PostgresSource, schema: str, name: str) -> PublicationTable | None:
-    """None where the table was dropped meanwhile."""
+    """The examined table; None where it was dropped meanwhile."""
     try:
         definition = find_definition(connection, spec, PostgresTable(name, schema, name))
         taken, left_out = _columns(definition)

@@ -90,7 +90,7 @@ class PostgresIngestion(Source):
         self._tables: dict[str, CopiedTable] = {}
         self._stopped: dict[str, str] = {}
         self._due: dict[str, float] = {}
-        """By table that stopped, or never began: when its contents are to be copied, while the other tables go on."""
+        """The time to copy the contents of each table that stopped, or never began, while the others go on."""
         self._needs_resume = False
         """Whether no table can go on, or begin, before the next `resume`."""
         self._late: LateTables | None = None
@@ -102,7 +102,7 @@ class PostgresIngestion(Source):
         self._catalogue: psycopg.Connection | None = None
         """The connection for looks at the catalogue. It is open as long as the stream."""
         self._rows: dict[str, KeyedRows] = {}
-        """By table; used where the changes of the table name rows by a key."""
+        """The rows by key, by table, where its changes name rows by a key."""
         self._time, self._alive_at = Time(0), 0.0
         self._activity, self._active_since = "", 0.0
 
@@ -395,7 +395,7 @@ class PostgresIngestion(Source):
         return lsn, stopped, found
 
     def _look(self, tick: Tick, pinned: Mapping[str, PinnedTable]) -> Findings | None:
-        """None where nothing is to be looked at: there are no changes, or the catalogue is as it was."""
+        """The findings; None where nothing is to be looked at: there are no changes, or the catalogue is as it was."""
         is_due = clock.monotonic() - self._looked_at >= LOOK_SECONDS
         if not (is_due or tick.described or tick.has_changes):
             return None

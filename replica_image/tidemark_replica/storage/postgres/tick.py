@@ -51,7 +51,7 @@ class Tick:
         self._names = {table.name: (table.schema, table.table) for table in spec.tables}
         self._spec, self._relations, self._lsn = spec, relations, lsn
         self._tables: dict[int, tuple[TableChanges, ...]] = {}
-        """By the oid of the table upstream: several tables may follow one, each with columns of its own."""
+        """The changes of tables, by the oid upstream: several tables may follow one, each with columns of its own."""
         self._touched: set[int] = set()
         self._undescribed: set[str] = set()
         """Tables without a change so far: a description from before may be of an earlier definition."""

@@ -172,7 +172,7 @@ def publication_gone(name: str) -> Gap:
 
 
 def slot_state(connection: Connection, slot: str) -> SlotState | None:
-    """None where there is no such slot."""
+    """The state of the slot; None where there is none."""
     row = connection.execute(_SLOT, (slot,)).fetchone()
     if row is None:
         return None

@@ -25,7 +25,7 @@ from tidemark_replica.storage.tpch.transactions import TransactionChanges, chang
 from tidemark_replica.values.arrow_types import arrow_schema
 
 CATCH_UP_MS = 10_000
-"""After a pause, a tick catches up at most this much of the missed time."""
+"""A tick after a pause catches up at most this much of the missed time."""
 _COUNT = "transactions"
 
 

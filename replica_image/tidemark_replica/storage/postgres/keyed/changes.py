@@ -139,7 +139,7 @@ def _before(
 
 
 def _extreme(of: np.ufunc, codes: Ints, step: int, count: int) -> Ints:
-    """For each code the least or greatest event: change i takes a row away at 2 i, and puts one at 2 i + 1."""
+    """The least or greatest event of each code: change i takes a row away at 2 i, and puts one at 2 i + 1."""
     none = np.iinfo(np.int64).max if of is np.minimum else -1
     found = np.full(count, none, np.int64)
     there = np.flatnonzero(codes >= 0)
@@ -156,7 +156,7 @@ def _last_rows(changes: KeyedTuples, keys: _Keys) -> Ints:
 
 
 def _rows_before(changes: KeyedTuples, keys: _Keys) -> Ints:
-    """For each new row the new row of an earlier change that it follows; -1: none, it follows a row of the table."""
+    """The new row of an earlier change that each new row follows; -1: none, it follows a row of the table."""
     span = changes.count + 1
     puts = keys.new[changes.new_of] * span + changes.new_of
     order = np.argsort(puts)
@@ -167,7 +167,7 @@ def _rows_before(changes: KeyedTuples, keys: _Keys) -> Ints:
 
 
 def _origin(is_kept: npt.NDArray[np.bool_], before: Ints) -> Ints:
-    """For each new row the one that has its value of a column; one that keeps it is of the table."""
+    """The row that has the value of a column, for each new row; one that keeps it is of the table."""
     origin = np.arange(len(before))
     follows = is_kept & (before >= 0)
     if not follows.any():
