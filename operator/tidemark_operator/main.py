@@ -168,7 +168,7 @@ class Background:
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_end)
         self._tasks.append(task)
 
     async def end(self) -> None:
@@ -176,7 +176,7 @@ class Background:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_end(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
             return
         error = task.exception()

@@ -294,7 +294,7 @@ class GatewayLink:
                     calls.push(held.pop_all())
                 return first, call
 
-            begun = await self._begun(begin, sql)
+            begun = await self._begin(begin, sql)
             with call_errors(sql):
                 yield begun
 
@@ -315,9 +315,9 @@ class GatewayLink:
             with channel.used() as stub:
                 return await ask(stub)
 
-        return await self._begun(begin, sql)
+        return await self._begin(begin, sql)
 
-    async def _begun(self, begin: Callable[[Channel], Awaitable[T]], sql: str) -> T:
+    async def _begin(self, begin: Callable[[Channel], Awaitable[T]], sql: str) -> T:
         with call_errors(sql):
             for delay in RETRY_SECONDS:
                 try:

@@ -119,14 +119,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread could be started
-            self._ended()
+            self._end_thread()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._ended()
+            self._end_thread()
 
     def mark_requested(self, request: Any) -> None:
         with self._lock:
@@ -161,6 +161,6 @@ class _Server(ThreadingMixIn, WSGIServer):
         with suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
 
-    def _ended(self) -> None:
+    def _end_thread(self) -> None:
         with self._lock:
             self._threads_alive -= 1

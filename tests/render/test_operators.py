@@ -185,7 +185,7 @@ def test_the_clock_of_a_waiting_operator_stands_still(monkeypatch: pytest.Monkey
     work(4)
     clock.turn(None)
     clock.merged(ArrangementId("a"), 0.5)
-    spent = clock.spent("s")
+    spent = clock.times_of("s")
     assert spent == OperatorTimes({"s": (7_000_000, 10_000_000)}, {ArrangementId("a"): 500_000})
     assert OperatorTimes.from_json(spent.to_json()) == spent
     assert spent.plus(OperatorTimes({"s": (1, 1), "r": (3,)})).stages == {"s": (7_000_001, 10_000_001), "r": (3,)}

@@ -40,7 +40,7 @@ def test_errors_are_counted_once_for_each_time_that_they_happen() -> None:
     for at in range(3):
         errors.record_stopped({"t": "VersionGone: 7"}, Time(at))
     assert (errors.of("t").count, errors.of("t").time) == (1, 0)
-    errors.begun()
+    errors.begin()
     errors.record_stopped({"t": "VersionGone: 7"}, Time(9))
     errors.record_stopped({"t": "TableMissing: it"}, Time(10))
     assert (errors.of("t").text, errors.of("t").count, errors.of("t").time) == ("TableMissing: it", 3, 10)

@@ -54,7 +54,7 @@ class ProcessIdentity:
         except ProcessLookupError:
             return False
         try:
-            return _identity_of(self.pid) == self and not _ended(descriptor, 0)
+            return _identity_of(self.pid) == self and not _has_ended(descriptor, 0)
         finally:
             os.close(descriptor)
 
@@ -148,12 +148,12 @@ def _terminate(identity: ProcessIdentity, descriptor: int, grace: float) -> None
             signal.pidfd_send_signal(descriptor, number)
         except ProcessLookupError:
             return
-        if _ended(descriptor, patience):
+        if _has_ended(descriptor, patience):
             return
     raise StopFailed(f"process {identity.pid} outlived SIGKILL: `ps -o stat,wchan {identity.pid}` says why")
 
 
-def _ended(descriptor: int, patience: float) -> bool:
+def _has_ended(descriptor: int, patience: float) -> bool:
     """Wait until the process of a pidfd has ended, for at most `patience` seconds."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)

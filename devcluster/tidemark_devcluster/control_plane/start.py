@@ -152,7 +152,7 @@ class Start:
 
     def _ensure(self, command: ServerCommand) -> None:
         """Start a server unless it runs."""
-        if (adopted := self._alive(command.name)) is not None:
+        if (adopted := self._running_server(command.name)) is not None:
             self._servers[command.name] = adopted
             return
         log = self._layout.log(command.name)
@@ -172,7 +172,7 @@ class Start:
         self._started.append(identity)
         self._servers[command.name] = identity
 
-    def _alive(self, name: str) -> ProcessIdentity | None:
+    def _running_server(self, name: str) -> ProcessIdentity | None:
         """A server that runs: one of this run's, or one that is recorded."""
         mine = self._servers.get(name)
         return mine if mine is not None and mine.is_running() else running(self._layout, name)
@@ -180,7 +180,7 @@ class Start:
     def _ensure_apiserver(self) -> int:
         """The port of an API server that is ready."""
         stored = self._layout.stored_port()
-        if (adopted := self._alive(APISERVER)) is not None and stored is not None:
+        if (adopted := self._running_server(APISERVER)) is not None and stored is not None:
             if self._options.port not in (None, stored):
                 raise StateUnusable(
                     f"the control plane in {self._layout.root} runs on port {stored}: end it with `down` first"

@@ -57,7 +57,7 @@ class NodeServer:
             setsigmask=[],
         )
 
-    def ended(self, status: int) -> None:
+    def record_end(self, status: int) -> None:
         print(f"{self.command.name} ended ({os.waitstatus_to_exitcode(status)}), starting it again", flush=True)
         self.pid, self.not_before = None, time.monotonic() + RESTART_SECONDS
 
@@ -120,7 +120,7 @@ def _reap(servers: list[NodeServer]) -> None:
             return
         for server in servers:
             if server.pid == pid:
-                server.ended(status)
+                server.record_end(status)
 
 
 if __name__ == "__main__":

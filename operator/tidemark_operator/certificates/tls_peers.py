@@ -34,7 +34,7 @@ class TlsPeers:
         Raises:
             OperatorError: the store fails for longer.
         """
-        return cls(await retry_at_startup("certificates", lambda: _started(store)), forget)
+        return cls(await retry_at_startup("certificates", lambda: _start_rotation(store)), forget)
 
     def dialer(self, peer: Identity) -> ChannelFactory:
         return TlsChannels(peer, self._keeper.material)
@@ -71,7 +71,7 @@ class TlsPeers:
         await self._keeper.run()
 
 
-async def _started(store: Store) -> CertificateRotation:
+async def _start_rotation(store: Store) -> CertificateRotation:
     keeper = CertificateRotation(store)
     await keeper.start()
     await keeper.hold(SecretLocation(PLANNERS), PLANNER)

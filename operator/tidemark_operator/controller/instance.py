@@ -191,7 +191,7 @@ class Instance:
         """A connection ended. `lost_ms`: when it was lost; None where the replica was removed."""
         if (link := self._links.pop(replica, None)) is not None:
             lost = (replace(each, ended_ms=self.hydration_policy.clock(), outcome=LOST) for each in link.hydrating)
-            self.hydrations.add(replica, [*link.ended(), *lost])
+            self.hydrations.add(replica, [*link.take_ended(), *lost])
         self.replica_problems.forget(replica)
         self.excluded.forget(replica)
         self.disconnected.forget(replica) if lost_ms is None else self.disconnected.mark_lost(replica, lost_ms)
@@ -209,7 +209,7 @@ class Instance:
         if link is None or link.refused is not None:
             return []
         link.observe(response)
-        if ended := link.ended():
+        if ended := link.take_ended():
             self.hydrations.add(replica, ended)
         return [*link.news(replica), *self._take(replica, response, now_ms)]
 
@@ -287,7 +287,7 @@ class Instance:
         self.disconnected.maintain(now_ms)
         for replica, link in self._links.items():
             link.admit(now_ms)
-            self.hydrations.add(replica, link.ended())
+            self.hydrations.add(replica, link.take_ended())
             news += link.news(replica)
             if why := self.disconnected.out_of_reach(replica):
                 link.refuse(why)

@@ -49,7 +49,7 @@ class ReplicaState:
         self.silent_since_ms, self.greeted_ms = 0, now_ms
         self.first_greeted_ms = self.first_greeted_ms or now_ms
 
-    def heard(self, now_ms: int) -> None:
+    def mark_heard(self, now_ms: int) -> None:
         """The replica has reported frontiers."""
         if self.unheard_since_ms:
             self.unheard_since_ms, self.first_greeted_ms = 0, now_ms

@@ -78,7 +78,7 @@ class InstanceListener(Protocol):
     async def outranked(self, by: int) -> None:
         """A replica serves a client of the higher term `by`; returns once our term is above it."""
 
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+    def connection_ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
         """The connection's task ended: it was cancelled, or failed in a way that no retry mends."""
 
 
@@ -165,7 +165,7 @@ class RunningInstance(InstanceFacade):
         self.detach(replica, lost_ms=now_ms())  # it may be the same process at another address
         connection = ReplicaConnection(replica, address, self, dialer)
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
-        task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
+        task.add_done_callback(lambda done: self._listener.connection_ended(self, replica, done))
         made = self.replicas[replica] = ReplicaState(connection, task, asyncio.Event())
         made.attached(state, now_ms())
 
@@ -377,7 +377,7 @@ class RunningInstance(InstanceFacade):
             self.notify(self.core.receive(replica, connection, response, now))
         state = self.replicas.get(replica)
         if state is not None and state.unheard_since_ms and any(isinstance(r, Frontiers) for r in responses):
-            state.heard(now)
+            state.mark_heard(now)
         if any(map(is_hydrated, responses)) and replica in self.replicas:
             self.replicas[replica].connection.probe_now.set()
         self.flush()
@@ -432,7 +432,7 @@ class RunningInstance(InstanceFacade):
 
     def client_work(self, replica: ReplicaId) -> ClientWork:
         """The client work that the replica is doing; work that waits for an index to hydrate does not count."""
-        peeks, begun = self.core.peeks.peeks_of(replica), self.clients.begun(replica)
+        peeks, begun = self.core.peeks.peeks_of(replica), self.clients.beginning_owners(replica)
         uuids = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
         return ClientWork([*uuids, *begun], bool(begun) or self.answers.compute(uuids))
 

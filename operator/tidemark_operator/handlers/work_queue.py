@@ -2,7 +2,7 @@
 
     add(k)            k is ready; if it is added while a worker has it, it is ready again afterwards
     take(now)         a ready key
-    done(k, failed)   after a failure k is ready again in 0.5, 1, 2 ... 60 s
+    finish(k, failed)   after a failure k is ready again in 0.5, 1, 2 ... 60 s
 
 The queue is bounded by the number of keys. `KeyedQueue` is pure, with time as an argument in seconds; `WorkQueue` runs
 it."""
@@ -62,7 +62,7 @@ class KeyedQueue(Generic[K]):
             heapq.heappop(self._heap)
         return None
 
-    def done(self, key: K, failed: bool, now: float) -> None:
+    def finish(self, key: K, failed: bool, now: float) -> None:
         self._busy.discard(key)
         if not failed:
             self._failures.pop(key, None)
@@ -75,7 +75,7 @@ class KeyedQueue(Generic[K]):
 
     def _put(self, key: K, due: float) -> None:
         self._due[key] = due
-        if key not in self._busy:  # otherwise `done` pushes it
+        if key not in self._busy:  # otherwise `finish` pushes it
             heapq.heappush(self._heap, (due, next(self._order), key))
             if len(self._heap) > 2 * len(self._due) + MAX_STALE:
                 self._sweep()
@@ -143,7 +143,7 @@ class WorkQueue(Generic[K]):
                     "%s: %s: %s", key, type(error).__name__, error, exc_info=not isinstance(error, OperatorError)
                 )
             finally:
-                self._queue.done(key, failed, loop.time())
+                self._queue.finish(key, failed, loop.time())
                 self._changed.set()
 
     async def _wait(self, now: float) -> None:

@@ -77,7 +77,7 @@ class Outage:
         self._last = now
         return now - self._since
 
-    def ended(self) -> None:
+    def end(self) -> None:
         """The planner answered."""
         self._last = -math.inf
 
@@ -170,11 +170,11 @@ class PlannerClient:
                 if error.code() is AWAY:
                     away = self._outage.record(attempt_began, now)
                 else:
-                    self._outage.ended()
+                    self._outage.end()
                 if not patient or max(away, now - began) >= PATIENCE_SECONDS:
                     raise
             else:
-                self._outage.ended()
+                self._outage.end()
                 return answer
             await asyncio.sleep(AGAIN_SECONDS)
 

@@ -50,14 +50,14 @@ def _ask(question: Question) -> CatalogueReply:
     if child is None or not child.usable:
         if child is not None:
             child.end()
-        child = _own.child = _begun()
+        child = _own.child = _begin_child()
     answered = child.ask(question)
     if isinstance(answered, CatalogueError):
         raise answered
     return answered
 
 
-def _begun() -> _Child:
+def _begin_child() -> _Child:
     """Raises CatalogueError: the machine has no room for a process."""
     try:
         return _Child()

@@ -109,7 +109,7 @@ class Body:
     def mark(self) -> Mark:
         return self.size, self.rows
 
-    def back(self, mark: Mark) -> None:
+    def cut_back(self, mark: Mark) -> None:
         """Forget what came after the mark. Raises WireError: the body is broken."""
         size, rows = mark
         with self._using:

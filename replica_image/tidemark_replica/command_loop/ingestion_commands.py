@@ -144,9 +144,9 @@ class IngestionCommands:
     def _start(self) -> None:
         if self._waiting and not self._starting and self._backoff.has_elapsed:
             self._starting = True
-            self._jobs.submit("start Spark", self._spark.get, self._started)
+            self._jobs.submit("start Spark", self._spark.get, self._take_session)
 
-    def _started(self, outcome: Outcome[SparkSession]) -> None:
+    def _take_session(self, outcome: Outcome[SparkSession]) -> None:
         self._starting = False
         if isinstance(outcome, Failed):
             self._backoff.failed()

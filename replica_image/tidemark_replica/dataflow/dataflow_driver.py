@@ -207,7 +207,7 @@ class DataflowDriver:
             self._context.watch.unfollow(self)
             self._free()
             if not self._dataflow.hydrated:
-                self._hydration_status.ended()
+                self._hydration_status.report_hydrated()
             self._dataflow.progress(Frontier.empty())
         elif not self._dataflow.hydrated and (reason := self._goal.unreachable_reason):
             self._refused(reason)
@@ -286,7 +286,7 @@ class DataflowDriver:
         """Starts the dataflow's one job. `done` receives its value, unless it failed or the dataflow was dropped
         meanwhile."""
 
-        def ended(outcome: Outcome[T]) -> None:
+        def on_end(outcome: Outcome[T]) -> None:
             self._job = None
             if self._stopped:
                 if isinstance(outcome, Failed):
@@ -300,7 +300,7 @@ class DataflowDriver:
                 done(outcome.value)
 
         name = f"dataflow {self._dataflow.description.name}: {what}"
-        self._job = jobs.submit(name, work, ended)
+        self._job = jobs.submit(name, work, on_end)
 
     def _rendered_dataflow(self, rendered: RenderedDataflow) -> None:
         self._rendered, self._failure = rendered, ()
@@ -415,7 +415,7 @@ class DataflowDriver:
 
     def _release_leases(self) -> None:
         """Releases the leases of the step that has ended."""
-        if leases := self._inputs.ended():
+        if leases := self._inputs.end_step():
             self._context.io_jobs.submit("release the leases of a step", partial(release, leases), lambda _: None)
 
     def _stage_output(self, outcome: StepOutcome, reached: Frontier, errors: ErrorChanges) -> None:
@@ -427,7 +427,7 @@ class DataflowDriver:
         self._dataflow.progress(reached)
         if hydrating:
             self._context.metrics.hydrated()
-            self._hydration_status.ended()
+            self._hydration_status.report_hydrated()
 
     def _release(self, outcome: StepOutcome) -> None:
         """Removes the files of a step in the background: neither the command loop nor a pool waits for the disk."""

@@ -51,7 +51,7 @@ class FrontierReport:
         return replace(Frontiers(self._id), **message)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether every kind was reported as empty; no message about the collection may follow."""
         return all(kind in self._reported and self._reported[kind].is_empty for kind in KINDS)
 

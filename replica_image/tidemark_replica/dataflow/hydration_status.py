@@ -41,7 +41,7 @@ class HydrationStatus:
         """Starts again at 0 percent: the hydration is retried."""
         self._percent = 0
 
-    def ended(self) -> None:
+    def report_hydrated(self) -> None:
         """Reports that the dataflow is hydrated."""
         self._ended = True
         self._report({"state": "hydrated"})

@@ -394,7 +394,7 @@ class InstalledDataflows:
 
     def _goes_on(self, id: GlobalId) -> bool:
         dataflow = self.find(id)
-        return dataflow is not None and not dataflow.exports[id].report.ended
+        return dataflow is not None and not dataflow.exports[id].report.has_ended
 
     def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
         if dataflow.processed.is_empty and dataflow.pending_error_reads:

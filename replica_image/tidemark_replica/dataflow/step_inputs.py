@@ -76,7 +76,7 @@ class StepInputs:
             parts[source.id] = listed
         return None if self._self_read is not None else parts
 
-    def ended(self) -> list[Lease]:
+    def end_step(self) -> list[Lease]:
         """Ends the step; returns its leases, for `release`."""
         leases, self._leases = self._leases, []
         return leases

@@ -70,13 +70,13 @@ class WakingJobs:
         self._pool, self._wake = pool, wake
 
     def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job:
-        def ended(outcome: Outcome[T]) -> None:
+        def on_end(outcome: Outcome[T]) -> None:
             try:
                 done(outcome)
             finally:
                 self._wake()
 
-        return self._pool.submit(name, work, ended)
+        return self._pool.submit(name, work, on_end)
 
 
 class Jobs:

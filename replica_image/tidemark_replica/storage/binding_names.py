@@ -29,11 +29,11 @@ class BindingNames:
         self._bound = renamed | {name + _EARLIER: name for name in renamed}
         self._own = {bound: own for own, bound in self._bound.items()}
 
-    def own(self, rows: pa.Table) -> pa.Table:
+    def in_source(self, rows: pa.Table) -> pa.Table:
         """Rows of bindings, with the names that the tables have in the source."""
         return _renamed(rows, self._own)
 
-    def bound(self, rows: pa.Table) -> pa.Table:
+    def in_bindings(self, rows: pa.Table) -> pa.Table:
         """Rows that the source gives, with the names that the tables have in bindings."""
         return _renamed(rows, self._bound)
 

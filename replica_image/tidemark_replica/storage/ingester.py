@@ -76,7 +76,7 @@ class Ingester:
             return False
         binding = self._source.discover(time)
         self._check_epochs()  # what is bound is applied for certain: nothing of before another program's change may be
-        named = self._names.bound(binding)
+        named = self._names.in_bindings(binding)
         timed = named.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), named.num_rows))
         self._has_recovered = False
         self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1))
@@ -150,7 +150,7 @@ class Ingester:
         wanted = self._source.remap_schema.append(pa.field(DIFF, pa.int64())).append(pa.field(TIME, pa.int64()))
         parts = self._remap.listen(lower, upper)
         batches = [batch for part in parts for batch in read_part(part, columns=wanted.names)]
-        return self._names.own(pa.Table.from_batches(batches).cast(wanted)) if batches else wanted.empty_table()
+        return self._names.in_source(pa.Table.from_batches(batches).cast(wanted)) if batches else wanted.empty_table()
 
     def _apply(self, binding: pa.Table, time: Time, new_upper: Time) -> None:
         wanting = {t.id: (t, s) for t, s in self._tables if s.state().upper <= time and not self._stands_still(t)}

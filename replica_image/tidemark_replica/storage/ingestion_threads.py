@@ -331,7 +331,7 @@ class _Ingestion(threading.Thread):
 
     def _tick_until_halt(self, source: Source, ingester: Ingester) -> None:
         description = self._command.ingestion
-        self._errors.begun()
+        self._errors.begin()
         ingester.recover()
         self._observe(ingester)
         retry_at = monotonic() + RETRY_STOPPED_S

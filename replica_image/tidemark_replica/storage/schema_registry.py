@@ -129,7 +129,7 @@ class SchemaRegistry:
         if not version:
             newest = self._get(f"{versions}/latest", deadline).get("version")
             if not isinstance(newest, int):
-                raise self._away("the answer is not a registry's")
+                raise self._pause("the answer is not a registry's")
             version = newest
         return self._schema(f"{versions}/{version}", deadline)
 
@@ -144,7 +144,7 @@ class SchemaRegistry:
             )
         id = found.get("id")
         if status != 200 or not isinstance(id, int) or isinstance(id, bool) or not 0 <= id < 1 << 31:
-            raise self._away(f"it answers with status {status}, and no id of a schema")
+            raise self._pause(f"it answers with status {status}, and no id of a schema")
         return id
 
     def _not_there(self, id: int, asked: float, before: _Missing | None) -> None:
@@ -166,7 +166,7 @@ class SchemaRegistry:
             answer = {**answer, **self._get(path, deadline, serialized=True)}
         text = answer.get("schema")
         if not isinstance(text, str) or not isinstance(kind, str):
-            raise self._away("the answer is not a registry's")
+            raise self._pause("the answer is not a registry's")
         imports: dict[str, str] = {}
         self._follow(answer.get("references"), kind, imports, deadline)
         return RegisteredSchema(kind, text, tuple(imports.items()))
@@ -174,11 +174,11 @@ class SchemaRegistry:
     def _follow(self, references: Any, kind: str, found: dict[str, str], deadline: float) -> None:
         """Gets the schemas that are referred to, those first that others need."""
         if not isinstance(references, list | None):
-            raise self._away("the answer's references are not a registry's")
+            raise self._pause("the answer's references are not a registry's")
         for each in references or []:
             version = each.get("version") if isinstance(each, dict) else None
             if not isinstance(version, int) or not all(_is_text(each.get(key)) for key in ("name", "subject")):
-                raise self._away("the answer's references are not a registry's")
+                raise self._pause("the answer's references are not a registry's")
             if each["name"] in found:
                 continue
             if len(found) >= REFERENCES_MAX:
@@ -195,7 +195,7 @@ class SchemaRegistry:
         """The registry and its host, for messages."""
         return f"the registry at {self._url.hostname}"
 
-    def _away(self, why: str) -> RegistryAway:
+    def _pause(self, why: str) -> RegistryAway:
         self._paused_until, self._why = monotonic() + PAUSE_SECONDS, f"{self._address}: {why}"
         return RegistryAway(self._why)
 
@@ -203,12 +203,12 @@ class SchemaRegistry:
         """The JSON object that is answered before the deadline. Raises RegistryAway, NotRegistered."""
         seconds = min(REQUEST_SECONDS, deadline - monotonic())
         if seconds <= 0:
-            raise self._away(f"a schema and those it refers to did not come within {QUESTION_SECONDS:g} s")
+            raise self._pause(f"a schema and those it refers to did not come within {QUESTION_SECONDS:g} s")
         status, found = self._answer(path + ("?format=serialized" if serialized else ""), seconds)
         if status == 404 and found.get("error_code") in _NOT_FOUND:
             raise NotRegistered(f"{self._address} has no {path}")
         if status != 200:
-            raise self._away(f"it answers with status {status}, and no schema")
+            raise self._pause(f"it answers with status {status}, and no schema")
         return found
 
     def _answer(self, path: str, seconds: float, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
@@ -227,17 +227,17 @@ class SchemaRegistry:
         except (OSError, HTTPException, ValueError) as error:
             # other errors' texts may quote headers
             text = f": {error}" if isinstance(error, OSError) else ""
-            raise self._away(f"{type(error).__name__}{text}"[:200]) from None
+            raise self._pause(f"{type(error).__name__}{text}"[:200]) from None
         finally:
             connection.close()
         if answer.status in (401, 403):
-            raise self._away(f"it refuses the credentials (status {answer.status})")
+            raise self._pause(f"it refuses the credentials (status {answer.status})")
         try:
             found = json.loads(data) if answer.status in _ANSWERS else None
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise self._away(f"it answers with status {answer.status}, and no schema")
+            raise self._pause(f"it answers with status {answer.status}, and no schema")
         return answer.status, found
 
     def _secret(self) -> Mapping[str, str]:

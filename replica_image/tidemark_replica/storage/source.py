@@ -34,7 +34,7 @@ class SourceShards:
 
     def bindings(self, as_of: Time) -> pa.Table:
         """The consolidated rows of the bindings until then, with the names that the tables have in the source."""
-        return self.names.own(self.remap.snapshot(as_of))
+        return self.names.in_source(self.remap.snapshot(as_of))
 
 
 class Source(Protocol):

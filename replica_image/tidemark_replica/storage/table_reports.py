@@ -38,12 +38,12 @@ class TableErrors:
             known = self._errors.get(table, CountedError())
             self._errors[table] = CountedError(text[:ERROR_LENGTH_MAX], known.count + 1, now)
 
-    def begun(self) -> None:
+    def begin(self) -> None:
         """The ingestion begins (again): a table that stops now stops once more."""
         self._stopped = {}
 
     def record_stopped(self, tables: Mapping[str, str], now: Time) -> None:
-        """Record which tables are stopped at `now`; each counts once until `begun`, or until its reason is another."""
+        """Record which tables are stopped at `now`; each counts once until `begin`, or until its reason is another."""
         for table, text in tables.items():
             if self._stopped.get(table) != text:
                 self.failed([table], text, now)

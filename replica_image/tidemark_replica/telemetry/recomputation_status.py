@@ -51,7 +51,7 @@ class RecomputationStatus:
         self._told = dict[str, dict[str, str]]()
         """The fields of the last Status of each kind."""
 
-    def begun(self, now: Recomputation) -> None:
+    def report_begin(self, now: Recomputation) -> None:
         """The views are being computed anew."""
         LOG.info(
             "%s: is computed anew at %s, since a step over %d updates was estimated at %.1f s, and a hydration of %d "

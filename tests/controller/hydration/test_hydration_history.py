@@ -37,10 +37,10 @@ def test_a_hydration_begins_with_its_slot_and_ends_with_its_last_export() -> Non
     g = scheduled(gate())
     assert g.hydrating == [Hydration("a", 3, 100)]
     g.observe(output(index("a"), 9))
-    assert (g.ended(), len(g.hydrating)) == ([], 1)
+    assert (g.take_ended(), len(g.hydrating)) == ([], 1)
     g.observe(output(view("a"), 9))
-    assert (g.ended(), g.hydrating) == ([Hydration("a", 3, 100, 101, "hydrated")], [])
-    assert g.ended() == []
+    assert (g.take_ended(), g.hydrating) == ([Hydration("a", 3, 100, 101, "hydrated")], [])
+    assert g.take_ended() == []
 
 
 def test_what_waits_for_a_slot_has_not_begun() -> None:
@@ -49,33 +49,33 @@ def test_what_waits_for_a_slot_has_not_begun() -> None:
     for export in (index("b"), view("b")):
         g.absorb(c.AllowCompaction(export.id, EMPTY))
     assert [each.owner for each in g.hydrating] == ["a"]
-    assert g.ended() == []
+    assert g.take_ended() == []
 
 
 def test_a_drop_and_a_failure_are_ends() -> None:
     g = scheduled(gate())
     for export in EXPORTS:
         g.absorb(c.AllowCompaction(export.id, EMPTY))
-    assert g.ended() == [Hydration("a", 3, 100, 101, "dropped")]
+    assert g.take_ended() == [Hydration("a", 3, 100, 101, "dropped")]
 
     g = scheduled(gate())
     g.observe(Failure(index("a").id, FailureKind.STEP, "no"))
     g.observe(output(view("a"), 9))
-    assert g.ended() == [Hydration("a", 3, 100, 101, "failed")]
+    assert g.take_ended() == [Hydration("a", 3, 100, 101, "failed")]
     g.observe(output(index("a"), 9))
-    assert g.ended() == [Hydration("a", 3, 100, 102, "hydrated")]
+    assert g.take_ended() == [Hydration("a", 3, 100, 102, "hydrated")]
 
 
 def test_running_out_of_memory_ends_an_attempt_and_another_begins() -> None:
     g = scheduled(gate())
     for export in EXPORTS:
         g.observe(Failure(export.id, FailureKind.STEP, "no", OUT_OF_MEMORY, 1))
-    assert g.ended() == [Hydration("a", 3, 100, 101, "out of memory")]
+    assert g.take_ended() == [Hydration("a", 3, 100, 101, "out of memory")]
     g.maintain(0)
     assert g.hydrating == [Hydration("a", 3, 102)]
     for export in EXPORTS:
         g.observe(output(export, 9))
-    assert g.ended() == [Hydration("a", 3, 102, 103, "hydrated")]
+    assert g.take_ended() == [Hydration("a", 3, 102, 103, "hydrated")]
 
 
 def test_what_a_replica_had_before_the_connection_is_no_hydration() -> None:
@@ -85,7 +85,7 @@ def test_what_a_replica_had_before_the_connection_is_no_hydration() -> None:
     assert g.hydrating == []
     for export in EXPORTS:
         g.observe(output(export, 9))
-    assert g.ended() == []
+    assert g.take_ended() == []
 
     g = scheduled(gate(resumed=("a",), known=known))
     assert g.hydrating == [Hydration("a", 3, None)]
@@ -98,5 +98,5 @@ def test_what_a_replica_had_before_the_connection_is_no_hydration() -> None:
 def test_the_newest_are_kept() -> None:
     history = HydrationHistory()
     history.add(R1, (Hydration("a", n, n, n, "hydrated") for n in range(hydration_history.MOST + 5)))
-    assert len(history.ended()) == hydration_history.MOST
-    assert history.ended()[0] == (R1, Hydration("a", 5, 5, 5, "hydrated"))
+    assert len(history.in_order()) == hydration_history.MOST
+    assert history.in_order()[0] == (R1, Hydration("a", 5, 5, 5, "hydrated"))

@@ -160,7 +160,7 @@ def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:
     away = Outage()
     moments = (0.0, 1.0, 1.0 + FORGET_SECONDS, 100.0, 101.0)
     assert [away.record(at, at) for at in moments] == [0.0, 1.0, 1.0 + FORGET_SECONDS, 0.0, 1.0]
-    away.ended()
+    away.end()
     assert away.record(102.0, 102.0) == 0.0
 
 

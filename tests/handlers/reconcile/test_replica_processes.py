@@ -106,7 +106,7 @@ def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves:
     level_after: list[int] = []
     if serves:
         old.greeted(NOTHING, 2)
-        old.heard(3)
+        old.mark_heard(3)
         old.mark_lost("it is gone", 4)
     for now_ms in range(1_000, 3 * SILENCE_MS, 1_000):
         harness.connect(OLD)
@@ -130,8 +130,8 @@ def test_an_old_shape_that_has_told_something_has_its_minute_again() -> None:
     old.mark_lost("", 6_000)
     old.greeted(NOTHING, 7_000)
     assert (old.unheard_since_ms, old.first_greeted_ms, old.greeted_ms) == (1, 5_000, 7_000)
-    old.heard(8_000)
-    old.heard(9_000)
+    old.mark_heard(8_000)
+    old.mark_heard(9_000)
     assert (old.unheard_since_ms, old.first_greeted_ms) == (0, 8_000)
     old.mark_lost("", 10_000)
     assert (old.unheard_since_ms, old.first_greeted_ms) == (10_000, 0)

@@ -22,10 +22,10 @@ def test_a_key_is_worked_on_by_one_worker_at_a_time() -> None:
     queue.add("a", 0)
     queue.add("a", 0)
     assert queue.take(0) is None
-    queue.done("a", failed=False, now=1)
+    queue.finish("a", failed=False, now=1)
 
     assert queue.take(1) == "a"
-    queue.done("a", failed=False, now=1)
+    queue.finish("a", failed=False, now=1)
     assert queue.take(99) is None
 
 
@@ -36,17 +36,17 @@ def test_a_key_that_fails_comes_back_ever_more_rarely_and_delays_no_other() -> N
     now = 0.0
     for failures in (1, 2, 3):
         assert queue.take(now) == "bad"
-        queue.done("bad", failed=True, now=now)
+        queue.finish("bad", failed=True, now=now)
         queue.add("good", now)
         assert queue.take(now) == "good"
-        queue.done("good", failed=False, now=now)
+        queue.finish("good", failed=False, now=now)
         assert queue.next_due() == now + backoff_seconds(failures)
         now += backoff_seconds(failures)
     queue.take(now)
-    queue.done("bad", failed=False, now=now)
+    queue.finish("bad", failed=False, now=now)
     queue.add("bad", now)
     queue.take(now)
-    queue.done("bad", failed=True, now=now)
+    queue.finish("bad", failed=True, now=now)
 
     assert queue.next_due() == now + backoff_seconds(1)
 
@@ -83,7 +83,7 @@ def test_must_repeated_delays_take_no_more_memory() -> None:
         queue.add("a", 1e9 + now)
         queue.add("a", now)
         assert queue.take(now) == "a"
-        queue.done("a", failed=False, now=now)
+        queue.finish("a", failed=False, now=now)
         assert len(queue._heap) <= MAX_STALE + 2
 
 
@@ -104,7 +104,7 @@ def test_agree_a_queue_that_is_swept_all_the_time_gives_the_same_keys(
             key = queue.take(now)
             busy += [key] if key else []
             if busy and given.random() < 0.7:
-                queue.done(busy.pop(given.randrange(len(busy))), failed=given.random() < 0.2, now=now)
+                queue.finish(busy.pop(given.randrange(len(busy))), failed=given.random() < 0.2, now=now)
             found.append((key, queue.next_due()))
         return found
 

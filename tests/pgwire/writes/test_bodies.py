@@ -42,7 +42,7 @@ def test_rows_after_a_savepoint_are_forgotten_and_later_ones_kept() -> None:
     body.append(b"1\n", 1)
     mark = body.mark
     body.append(b"2\n" * 100_000, 100_000)
-    body.back(mark)
+    body.cut_back(mark)
     body.append(b"3\n", 1)
     assert (b"".join(body.pieces()), body.rows) == (b"h\n1\n3\n", 2)
     body.close()

@@ -74,7 +74,7 @@ def test_after_its_end_nothing_more_is_said(reporting: tuple[HydrationStatus, li
     hydration, responses = reporting
 
     def late() -> HydrationProgress:
-        hydration.ended()
+        hydration.report_hydrated()
         return at(99)
 
     hydration.poll(late)

@@ -48,7 +48,7 @@ def test_a_hydration_keeps_its_listed_parts_until_its_end(tmp_path: Path) -> Non
 
     read = [row for part in parts for batch in read_part(part, columns=["n"]) for row in batch.column(0).to_pylist()]
     assert sorted(read) == list(range(TICKS))
-    release(listed.ended())
+    release(listed.end_step())
     assert tidied(shard) == 1
     assert list((tmp_path / "t" / "_tidemark" / "leases").iterdir()) == []
 
@@ -59,4 +59,4 @@ def test_a_later_step_is_listed_without_a_lease(tmp_path: Path) -> None:
     listed = inputs(tmp_path / "t")
 
     assert len(listed.step(5, TICKS)[T]) == 3
-    assert listed.ended() == []
+    assert listed.end_step() == []

@@ -27,7 +27,7 @@ class EndMessage:
 
     def of_subscribe(self, received: Position) -> str:
         """The message for a subscribe that has received everything up to `received`."""
-        return ". ".join((self.cause, _heard(received), *self._advice(received)))
+        return ". ".join((self.cause, _progress_text(received), *self._advice(received)))
 
     def of_copy(self) -> str:
         """The message for a copy."""
@@ -45,7 +45,7 @@ class EndMessage:
         )
 
 
-def _heard(received: Position) -> str:
+def _progress_text(received: Position) -> str:
     time, part = received
     if received == (Frontier.minimum(), 0):
         return "No change had been sent yet"

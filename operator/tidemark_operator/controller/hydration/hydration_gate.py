@@ -131,7 +131,7 @@ class HydrationGate:
         found, self._out_of_memory = self._out_of_memory, []
         return found
 
-    def ended(self) -> list[Hydration]:
+    def take_ended(self) -> list[Hydration]:
         """Return the hydrations that have ended since the last call, and clear the list."""
         ended, self._ended = self._ended, []
         return ended

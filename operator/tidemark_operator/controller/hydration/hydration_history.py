@@ -40,6 +40,6 @@ class HydrationHistory:
     def add(self, replica: ReplicaId, ended: Iterable[Hydration]) -> None:
         self._ended.extend((replica, each) for each in ended)
 
-    def ended(self) -> list[tuple[ReplicaId, Hydration]]:
+    def in_order(self) -> list[tuple[ReplicaId, Hydration]]:
         """The hydrations that ended, in the order of their ends."""
         return list(self._ended)

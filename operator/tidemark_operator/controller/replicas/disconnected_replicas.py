@@ -74,7 +74,7 @@ class DisconnectedReplicas:
 
     def connected(self, replica: ReplicaId, begins: Mapping[GlobalId, Frontier]) -> None:
         """The replica receives all dataflows: from the present sinces on, or from the times in `begins`."""
-        self._ended(replica)
+        self._forget(replica)
         for owner in self._dataflows.owners():
             collections = self._dataflows.collections_of(owner)
             as_of = meet(c.since for c in collections)
@@ -96,7 +96,7 @@ class DisconnectedReplicas:
 
     def forget(self, replica: ReplicaId) -> None:
         """Drop what is known of a replica that was removed, or was away for too long."""
-        self._ended(replica)
+        self._forget(replica)
         for collection in self._dataflows.collections():
             collection.replicas.pop(replica, None)
             collection.away.pop(replica, None)
@@ -130,6 +130,6 @@ class DisconnectedReplicas:
         sinces = [known.since if known else Frontier.empty() for known in (*shards, *indexes)]
         return all(since <= begins for since in sinces)
 
-    def _ended(self, replica: ReplicaId) -> None:
+    def _forget(self, replica: ReplicaId) -> None:
         self._until_ms.pop(replica, None)
         self._unknown.discard(replica)

@@ -81,9 +81,9 @@ class ReplicaLink:
         ran_out = [HydrationOutOfMemory(replica, each) for each in self._gate.out_of_memory()]
         return [*map(SuspectCleared, self._gate.cleared()), *ran_out]
 
-    def ended(self) -> list[Hydration]:
+    def take_ended(self) -> list[Hydration]:
         """Hydrations that have ended since the last call."""
-        return self._gate.ended()
+        return self._gate.take_ended()
 
     @property
     def hydrating(self) -> list[Hydration]:

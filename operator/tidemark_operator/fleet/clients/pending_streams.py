@@ -55,7 +55,7 @@ class PendingStreams:
         """The number of copies."""
         return len(self._copies)
 
-    def begun(self, replica: ReplicaId) -> list[str]:
+    def beginning_owners(self, replica: ReplicaId) -> list[str]:
         """Owners of the client dataflows that the replica is hydrating."""
         return [owner for owner in self.waiting_owners() if self._host.core.dataflows.is_beginning(owner, replica)]
 

@@ -78,7 +78,7 @@ class PlannerAdmission:
             return refused
         task = asyncio.create_task(self._ask(key, ask, hold))
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_end)
         return await asyncio.shield(task)
 
     async def _ask(self, key: Key, ask: Callable[[], Awaitable[P | Refused]], hold: QueueHold) -> P | Refused:
@@ -89,7 +89,7 @@ class PlannerAdmission:
         finally:
             hold.shrink(0)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_end(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # retrieved, so that asyncio does not log it where the caller has gone

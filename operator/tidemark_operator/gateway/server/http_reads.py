@@ -145,7 +145,7 @@ class HttpReply:
         self._broken = False
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         return self._response is not None
 
     async def begin(self, headers: Mapping[str, str]) -> None:
@@ -222,12 +222,12 @@ class HttpQuery:
         batches = ArrowBatches()
         async for piece in answer.arrow:
             for batch in await self._run(partial(_complete, batches), piece):
-                if not self.reply.begun:
+                if not self.reply.has_begun:
                     yield await self._begin(text, answer)
                 for rows in slices(batch):
                     yield await self._run(text.rows, rows)
         batches.finish()
-        if not self.reply.begun:
+        if not self.reply.has_begun:
             yield await self._begin(text, answer)
         yield text.tail()
 
@@ -242,7 +242,7 @@ class HttpQuery:
 
     async def fail(self, error: OperatorError) -> None:
         """Raises the error where nothing was sent yet."""
-        if not self.reply.begun:
+        if not self.reply.has_begun:
             raise error
         assert self._text is not None
         await self.reply.break_off(self._text.broken(as_json(error)))
@@ -284,7 +284,7 @@ class HttpSubscriber:
 
     async def fail(self, error: OperatorError) -> None:
         """Raises the error where nothing was sent yet."""
-        if not self.reply.begun:
+        if not self.reply.has_begun:
             raise error
         assert self._text is not None
         await self.reply.break_off(self._text.failed(as_json(error), is_void=isinstance(error, SubscribeVoid)))

@@ -109,7 +109,7 @@ class HydrationSlots:
         ):  # a task that is done does not see this change, also before its callback has run
             task = asyncio.create_task(self._write(running, replica, process), name=f"slots of {process}")
             self._writers[process] = task
-            task.add_done_callback(partial(self._ended, process))
+            task.add_done_callback(partial(self._on_end, process))
 
     def forget(self, key: Key) -> None:
         """The ComputeReplica is gone."""
@@ -122,7 +122,7 @@ class HydrationSlots:
             task.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
 
-    def _ended(self, process: Process, task: asyncio.Task[None]) -> None:
+    def _on_end(self, process: Process, task: asyncio.Task[None]) -> None:
         if self._writers.get(process) is task:
             del self._writers[process]
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -67,12 +67,12 @@ class PublicationLooks:
             self._running[key] = task
             await asyncio.wait({task}, timeout=MOMENT_SECONDS)
             if not task.done():
-                task.add_done_callback(lambda ended: self._ended(key, ended))
+                task.add_done_callback(lambda ended: self._on_end(key, ended))
         if task.done() and self._running.get(key) is task:
             del self._running[key]
             task.result()
 
-    def _ended(self, key: Key, task: asyncio.Task[bool]) -> None:
+    def _on_end(self, key: Key, task: asyncio.Task[bool]) -> None:
         if not task.cancelled() and (task.exception() is not None or task.result()):
             self._again(key)
 

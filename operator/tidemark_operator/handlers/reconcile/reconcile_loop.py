@@ -204,7 +204,7 @@ class ReconcileLoop:
     async def outranked(self, by: int) -> None:
         await self._context.leadership.outranked(by)
 
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+    def connection_ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
         error = task.exception()

@@ -42,7 +42,7 @@ class SourceInspectionQueue:
         known = self._failures.get(key)
         return max(known.due - monotonic(), 0.0) if known is not None and known.source == source else 0.0
 
-    def ended(self, key: Key, source: SourceSpec, failed: bool) -> None:
+    def record_end(self, key: Key, source: SourceSpec, failed: bool) -> None:
         """The inspection of this source, or what was done with its answer, has failed, or has not."""
         known = self._failures.pop(key, None)
         if failed:

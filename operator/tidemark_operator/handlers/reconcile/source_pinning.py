@@ -74,7 +74,7 @@ class SourcePinning:
             return False
         pinned = await self._pin(state, source, running)
         if pinned is not None:
-            self.inspections.ended(state.key, source.source, failed=not pinned)
+            self.inspections.record_end(state.key, source.source, failed=not pinned)
         return bool(pinned)
 
     async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool | None:

@@ -195,7 +195,7 @@ class TableEdits:
         added = await self._inspect(state, new, instance.location, running, one_by_one)
         if added is None:
             return _Added(failure=state.edit or _IN_LINE)
-        self._inspections.ended(state.key, new, failed=added.failure is not None)
+        self._inspections.record_end(state.key, new, failed=added.failure is not None)
         if added.failure is not None and added.failure.reason == "SourceUnreadable":
             self._publications.expire(state.key)  # a table that was found may be gone
         return added

@@ -109,7 +109,7 @@ def _process(
     state = running.replicas.get(id) if running else None
     if state is not None and state.online:
         return Answering(*hydrated_on(running, id), lacking_on(running, id))
-    return _down(observed, state.last_error if state else "", dataflows_of(body, observed.shape))
+    return _process_that_is_down(observed, state.last_error if state else "", dataflows_of(body, observed.shape))
 
 
 def _hydrating_process(
@@ -131,7 +131,7 @@ def _hydrating_process(
     return process
 
 
-def _down(observed: Observation, last_error: str, hydrating: list[str]) -> Process:
+def _process_that_is_down(observed: Observation, last_error: str, hydrating: list[str]) -> Process:
     """`hydrating`: Dataflows in its slots, one of which may have caused its end."""
     if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
         last = observed.last_exit

@@ -21,7 +21,7 @@ class KeyedBackoff(Generic[T]):
         self._failures[what] = self._failures.get(what, 0) + 1
         self._not_before[what] = now + backoff_ms(self._failures[what]) / 1000
 
-    def done(self, what: T) -> None:
+    def forget(self, what: T) -> None:
         self._failures.pop(what, None)
         self._not_before.pop(what, None)
 
@@ -31,4 +31,4 @@ class KeyedBackoff(Generic[T]):
     def keep(self, known: Set[T]) -> None:
         """Forgets the rest."""
         for gone in self._failures.keys() - known:
-            self.done(gone)
+            self.forget(gone)

@@ -210,7 +210,7 @@ class KubernetesOrchestrator:
             self._undeleted[found.uid] = pod_observation.problem("Refused", message)
             LOG.warning("%s", message)
         else:
-            self._deletions.done(found.uid)
+            self._deletions.forget(found.uid)
             self._undeleted.pop(found.uid, None)
 
     async def _create_secret(self, secret: Body, set_uid: str) -> None:
@@ -236,7 +236,7 @@ class KubernetesOrchestrator:
                 self._refused[shape] = pod_observation.problem("Refused", str(error))
             LOG.warning("cannot apply shape %s of the replica with uid %s: %s", shape[1], shape[0], error)
             return False
-        self._backoff.done(shape)
+        self._backoff.forget(shape)
         self._refused.pop(shape, None)
         return True
 
@@ -266,7 +266,7 @@ class KubernetesOrchestrator:
             LOG.warning("cannot update PodDisruptionBudgets: %s", error)
             self._backoff.failed(BUDGETS, now)
             return
-        self._backoff.done(BUDGETS)
+        self._backoff.forget(BUDGETS)
         self._budgets, self._budgeted = asked, now
 
     def _forget(self) -> None:

@@ -85,7 +85,7 @@ class Child:
                 return
             self._absent(now_ms)
         elif not is_running(self._record.process):
-            self._ended(self._record, now_ms)
+            self._handle_end(self._record, now_ms)
         elif self._wanted is None or self._wanted.digest != self._record.digest:
             self._stop(self._record, now_ms)
         elif self._attempts.failures and now_ms - self._record.started_at_ms > HEALTHY_AFTER_MS:
@@ -136,7 +136,7 @@ class Child:
         elif self._wanted is not None and now_ms >= self._not_before_ms:
             self._start(self._wanted)
 
-    def _ended(self, record: Record, now_ms: int) -> None:
+    def _handle_end(self, record: Record, now_ms: int) -> None:
         """Handle the end of the leader. The rest of its session is killed first: it may hold memory, files and the
         lock."""
         if session_members(record.process):

@@ -37,14 +37,14 @@ class FileDeleter:
                 return
             self._waiting.put(removal)
             if not self._runs:
-                self._runs = self._started()
+                self._runs = self._start_thread()
 
     def close(self) -> None:
         """Drop the waiting removals. A removal that runs is not awaited."""
         with self._lock:
             self._closed, self._waiting = True, SimpleQueue()
 
-    def _started(self) -> bool:
+    def _start_thread(self) -> bool:
         try:
             threading.Thread(target=self._run, name=THREAD, daemon=True).start()
         except RuntimeError:  # the system allows no more threads now; the next removal tries again, with this one

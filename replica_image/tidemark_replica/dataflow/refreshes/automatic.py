@@ -220,7 +220,7 @@ class AutomaticRefreshes:
             sink.begin_anew(at)
         self._dataflow.begin_anew(at)
         self.as_of, self.is_anew = Time(due.time), True
-        self._status.begun(_recomputation(due))
+        self._status.report_begin(_recomputation(due))
         return True
 
     def ran(self, cost: StepCost, *, hydrates: bool) -> None:

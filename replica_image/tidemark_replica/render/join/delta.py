@@ -105,7 +105,7 @@ def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], 
     carried = [*(place[c] for c in stage.stream_thinning), *(width + looked_up[c] for c in stage.lookup_thinning)]
     return ArrangementLookup(
         stage.lookup,
-        index.arrangement if index is not None else _own(scope, met, key),
+        index.arrangement if index is not None else _own_arrangement(scope, met, key),
         tuple(place[stream_key[n]] for n in order),
         tuple(carried[c] for c in chosen),
         tuple(order.index(n) for n in stage.null_safe),
@@ -113,7 +113,7 @@ def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], 
     )
 
 
-def _own(scope: Scope, met: _Input, key: Columns) -> ArrangementId:
+def _own_arrangement(scope: Scope, met: _Input, key: Columns) -> ArrangementId:
     """The join's arrangement of an input by a key, allocated at the first call."""
     if key not in met.own:
         positions = [met.columns.index(column) for column in key]

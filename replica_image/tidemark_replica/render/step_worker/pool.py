@@ -119,21 +119,21 @@ class StepWorkers:
 
     def _serve(self) -> None:
         """The thread of one process."""
-        process = self._started()
+        process = self._start_process()
         while (ticket := self._take()) is not None:
-            process = process or self._started()
+            process = process or self._start_process()
             if process is None:
                 ticket.fail(NoWorker("no step worker could be started"))
             elif not self._run(process, ticket):
-                process = self._started()
+                process = self._start_process()
             elif process.anonymous_bytes > self._max_bytes:
                 LOG.info("step worker %d uses more than %d bytes: it is replaced", process.pid, self._max_bytes)
                 process.kill()
-                process = self._started()
+                process = self._start_process()
         if process is not None:
             process.kill()
 
-    def _started(self) -> WorkerProcess | None:
+    def _start_process(self) -> WorkerProcess | None:
         """Start a process. Returns None if it cannot be started now."""
         if self._closed or not self._backoff.has_elapsed:
             return None

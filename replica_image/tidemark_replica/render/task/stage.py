@@ -149,7 +149,7 @@ class Stage:
         for loop in self._settled:
             done |= loop.written
             merges += loop.merges
-        spent, cold_reads = self._clock.spent(name), self._context.cache.opened - self._open
+        spent, cold_reads = self._clock.times_of(name), self._context.cache.opened - self._open
         return StageReport(
             self._attempt, done, tuple(merges), self._published, tuple(self._fed_back), spent, cold_reads
         )

@@ -70,7 +70,7 @@ class OperatorClock:
         """Add the time of a merge."""
         self._merges[arrangement] += round(seconds * MICROSECONDS)
 
-    def spent(self, stage: str) -> OperatorTimes:
+    def times_of(self, stage: str) -> OperatorTimes:
         """The times so far. A node that occurs twice in the tree counts at its first position."""
         left, nodes = dict(self._seconds), () if self._root is None else nodes_of(self._root)
         return OperatorTimes(

@@ -106,7 +106,7 @@ class Publisher:
 
     def _begin(self, time: Time, term: WriterTerm) -> None:
         jobs = self._short_jobs if self._is_short else self._jobs
-        self._job = jobs.submit(f"write {self._kind} of {self._id}", lambda: self._publish(time, term), self._ended)
+        self._job = jobs.submit(f"write {self._kind} of {self._id}", lambda: self._publish(time, term), self._on_end)
 
     def report_again(self) -> None:
         """Repeats the last status for a new client."""
@@ -165,7 +165,7 @@ class Publisher:
     def _kind(self) -> str:
         return self._destination.kind
 
-    def _ended(self, outcome: Outcome[Reached]) -> None:
+    def _on_end(self, outcome: Outcome[Reached]) -> None:
         self._job = None
         if self._stopped:
             return

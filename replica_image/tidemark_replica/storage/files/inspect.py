@@ -79,7 +79,7 @@ def check_files(table: FilesTable, store: FileStore, pinned: IngestionDescriptio
     if upper == 0 or not of_name:
         return
     first = min(of_name, key=lambda each: number(each.table.name))
-    rows = BindingNames(pinned.tables).own(remap.snapshot(upper - 1))
+    rows = BindingNames(pinned.tables).in_source(remap.snapshot(upper - 1))
     rows = rows.filter(pc.equal(rows.column("table"), first.table.name))
     missing = {row.file.name: row.file for row in parse(rows)}
     for place, page in enumerate(_pages(table, store)):

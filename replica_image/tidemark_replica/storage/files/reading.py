@@ -311,7 +311,9 @@ def _stage_text(
             problems = report.take()
             mismatched = {p.file for p in some if problems.get(p.file.name) == SCHEMA_MISMATCH} if header else ()
             other = {
-                f.name: own for f in mismatched if f.name not in headers and (own := _own(table, store, function, f))
+                f.name: own
+                for f in mismatched
+                if f.name not in headers and (own := _own_header(table, store, function, f))
             }
             if other:
                 headers |= other
@@ -322,7 +324,7 @@ def _stage_text(
                 done.problems.update(problems)
 
 
-def _own(table: FilesTable, store: FileStore, function: StageRows, file: FileVersion) -> Header:
+def _own_header(table: FilesTable, store: FileStore, function: StageRows, file: FileVersion) -> Header:
     """The header of the file, if it can be read by that."""
     try:
         header = first_line(table, store, file)

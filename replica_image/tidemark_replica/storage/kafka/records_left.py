@@ -51,7 +51,7 @@ def _position(table: KafkaTable, pinned: IngestionDescription) -> Position | Non
     of_name = [each.table.name for each in pinned.tables if spec_name(each.table.name) == spec_name(table.name)]
     if upper == 0 or not of_name:
         return None
-    rows = BindingNames(pinned.tables).own(remap.snapshot(upper - 1))
+    rows = BindingNames(pinned.tables).in_source(remap.snapshot(upper - 1))
     bound = StagedBindings()
     bound.resume(rows.filter(pc.is_in(rows.column(TABLE), pa.array(of_name, pa.string()))))
     found = positions(bound.positions)

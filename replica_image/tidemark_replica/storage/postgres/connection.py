@@ -278,7 +278,7 @@ class Replication:
                     self._answer(message)
                 continue
             if size < 0:
-                self._ended()
+                self._raise_end()
             waits = wait or self.sent < until
             if not self._receive(waits):
                 self._upstream.check_goes_on()
@@ -320,7 +320,7 @@ class Replication:
         if wanted:
             self.confirm(self._confirmed)
 
-    def _ended(self) -> None:
+    def _raise_end(self) -> None:
         result = self._connection.get_result()
         if result is not None and result.status not in _EXPECTED:
             raise psycopg.errors.error_from_result(result)

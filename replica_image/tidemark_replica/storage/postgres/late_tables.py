@@ -165,7 +165,7 @@ class LateTables:
     def _run(self) -> None:
         try:
             with self._upstream.errors():
-                self._ready = self._begun()
+                self._ready = self._begin()
         except IngestionError as error:
             self._failure = error
         except BaseException as error:  # panics of Rust, too, end this table alone
@@ -184,7 +184,7 @@ class LateTables:
         for rows in self._rows.values():
             rows.close()
 
-    def _begun(self) -> ReadyTables:
+    def _begin(self) -> ReadyTables:
         replication = self._upstream.replicate()
         try:
             check_system(replication.system(), self._system)
@@ -238,7 +238,7 @@ class LateTables:
         tick = Tick(self._spec, {}, lsn)
         for name, pinned in copied.pinned.items():
             table = self._tables[name]
-            rows = self._rows[name] = KeyedRows(table.shard, pinned.key, self._alive)
+            rows = self._rows[name] = KeyedRows(table.shard, pinned.key, self._keep_alive)
             files, malformed = copied.staged[name], copied.malformed[name]
             changes = TableChanges(table.ingested, table.shard, pinned, rows, self._time, files, lsn, malformed)
             self._changes[name] = changes
@@ -248,7 +248,7 @@ class LateTables:
 
     def _renew(self) -> None:
         for changes in self._changes.values():
-            changes.renew(self._alive)
+            changes.renew(self._keep_alive)
 
     def _read(self, tick: Tick, stream: Replication, begin: int) -> int:
         """Reads until the others wait for it, and it is where they are. Returns its position.
@@ -281,12 +281,12 @@ class LateTables:
         """The next look at the catalogue must see what these transactions did. A standby may let them wait for long."""
         while tick.transactions:
             try:
-                wait_until_visible(self._upstream, catalogue, tick.transactions, self._alive)
+                wait_until_visible(self._upstream, catalogue, tick.transactions, self._keep_alive)
                 del tick.transactions[:]
             except SourceNotReady:
                 self._upstream.check_goes_on()
 
-    def _alive(self) -> None:
+    def _keep_alive(self) -> None:
         """The server ends a stream whose reader gives no answer for long. Raises SourceNotReady after an interrupt."""
         self._upstream.check_goes_on()
         if self._stream is not None and clock.monotonic() - self._alive_at > ALIVE_S:

@@ -230,10 +230,10 @@ class PostgresIngestion(Source):
         if rows is None or rows.keys != pinned.key:
             if rows is not None:
                 rows.close()
-            rows = self._rows[name] = KeyedRows(self._tables[name].shard, pinned.key, self._alive)
+            rows = self._rows[name] = KeyedRows(self._tables[name].shard, pinned.key, self._keep_alive)
         return rows
 
-    def _alive(self) -> None:
+    def _keep_alive(self) -> None:
         """The server ends a stream whose reader gives no answer for long. Raises SourceNotReady after an interrupt."""
         self._upstream.check_goes_on()
         if self._stream is not None and clock.monotonic() - self._alive_at > ALIVE_SECONDS:
@@ -282,7 +282,7 @@ class PostgresIngestion(Source):
                 self._show("snapshot: " + ", ".join(table.spec.name for table in first))
                 copied = copy_tables(self._upstream, self._spec, exported, first, time, self._progress)
                 self._show("")
-                changes = self._begun(copied.pinned, copied.stopped, time)
+                changes = self._begin_tables(copied.pinned, copied.stopped, time)
                 changes |= self._positions.counted(copied.malformed)
                 late = self._tables.keys() - {table.spec.name for table in first}
                 self._needs_resume = not copied.pinned and not late
@@ -297,7 +297,7 @@ class PostgresIngestion(Source):
             self._due[name] = 0.0
         return self._bindings.binding(changes | upstream_changes(system, self._slot, lsn), copied.staged)
 
-    def _begun(
+    def _begin_tables(
         self,
         pinned: Mapping[str, PinnedTable],
         stopped: Mapping[str, TableStopped],
@@ -402,7 +402,7 @@ class PostgresIngestion(Source):
         tables = [(self._tables[name].spec, each) for name, each in pinned.items()]
         if self._catalogue is None:
             self._catalogue = opened_catalogue(self._upstream, self._server_start)
-        wait_until_visible(self._upstream, self._catalogue, tick.transactions, self._alive)
+        wait_until_visible(self._upstream, self._catalogue, tick.transactions, self._keep_alive)
         with self._upstream.patience(self._catalogue.pgconn):
             mark = self._findings.fingerprint if self._findings else None
             if not (is_due or tick.described) and mark == fingerprint(
@@ -427,7 +427,7 @@ class PostgresIngestion(Source):
             return {}, None
         late, ready = self._late, None
         try:
-            ready = late.hand_over(self._positions.lsn, self._alive)
+            ready = late.hand_over(self._positions.lsn, self._keep_alive)
         except IngestionError as error:
             self._upstream.check_goes_on()  # `close` waits for the end of a thread that was interrupted
             self._late = None
@@ -439,10 +439,10 @@ class PostgresIngestion(Source):
         self._late = None
         self._rows |= ready.rows
         for rows in ready.rows.values():
-            rows.alive = self._alive
-        ready.restamp(self._tables, time, self._alive)
+            rows.alive = self._keep_alive
+        ready.restamp(self._tables, time, self._keep_alive)
         self._looked_at = -math.inf  # a look compares them with what they were
-        return self._begun(ready.pinned, ready.stopped, time, pause_after(ready.seconds)), ready
+        return self._begin_tables(ready.pinned, ready.stopped, time, pause_after(ready.seconds)), ready
 
     def _opened(self) -> Replication:
         """The stream of transactions. Raises Gap where there are none from the bound position on."""

@@ -65,7 +65,7 @@ class Generations:
         0."""
         if number(table.table.name) == 1:
             return Time(0)
-        found = self._positions.get(begun(table))
+        found = self._positions.get(begin_entry(table))
         return None if found is None else Time(int(found))
 
     def not_begun(self) -> list[str]:
@@ -96,7 +96,7 @@ class Generations:
         }
 
 
-def begun(table: IngestedTable) -> Entry:
+def begin_entry(table: IngestedTable) -> Entry:
     """The row's place in the remap shard. A later DataSource that adopts the bindings has other shards."""
     return table.table.name, f"begun/{table.shard.shard_id}"
 

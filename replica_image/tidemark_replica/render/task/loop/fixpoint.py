@@ -91,7 +91,7 @@ class Fixpoint:
         hydrates = self._outer.hydrates and time == self._outer.lower
         rounds = _LoopRounds(self._loop, time, self)
         _add(self.leaving, rounds.settle((), entering, hydrates))
-        for file in rounds.spent():
+        for file in rounds.read_files():
             Path(file).unlink(missing_ok=True)
 
     def new_round(self, loop: str) -> Path:
@@ -197,11 +197,11 @@ class _LoopRounds:
             self._round(iteration, self._take_pending(iteration), False, left)
         return left
 
-    def spent(self) -> Iterator[str]:
+    def read_files(self) -> Iterator[str]:
         """Yield the files that rounds have read."""
         yield from self._spent
         for inner in self._inner.values():
-            yield from inner.spent()
+            yield from inner.read_files()
 
     def _next(self, around: Iterations) -> Iterations | None:
         """The lowest pending iteration."""
