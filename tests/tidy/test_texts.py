@@ -15,6 +15,8 @@ FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]\n]*\]\(\s*<?([^)>\s]+)>?[^)\n]*\)")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 MACHINE = re.compile(r"(?<![\w.$})/-])/(?:root|work|home/\w+|Users/\w+)(?![\w.-])")
+MODULE = re.compile(r"(?<![\w/.<{*$~-])((?:[\w.-]+/)*[\w-]+\.py)\b(?![\w*])")
+OUTSIDE = ("tests", "bench", "tools", "examples")
 DECISION = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
 
 
@@ -81,6 +83,18 @@ def test_a_broken_link_is_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A page\n[a](no.md) [b](#a-page) [c](#b) [d](https://x.org) [e](..)\n```\n[f](no.md)\n```\n")
     assert broken(page, tmp_path) == ["no.md", "#b", ".."]
+
+
+def test_a_module_that_a_text_names_is_there() -> None:
+    """Pages, docstrings and comments name modules by their path, or by its end. A page may name a user's own file, too,
+    without a folder."""
+    ends = {"/".join(path.parts[at:]) for path in files("*.py") for at in range(len(path.parts))}
+    product = (path for path in files("*.py") if name(path).split("/")[0] not in OUTSIDE)
+    texts = {path: path.read_text() for path in (*files("*.md"), *product)}
+    named = {(name(path), found) for path, text in texts.items() for found in MODULE.findall(text)}
+    assert len(named) > 300
+    missing = {(at, found) for at, found in named if found not in ends}
+    assert {(at, found) for at, found in missing if "/" in found or not at.endswith(".md")} == set()
 
 
 def test_no_file_names_a_folder_of_somebodys_machine() -> None:

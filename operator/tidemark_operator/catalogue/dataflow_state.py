@@ -3,7 +3,7 @@
     value       what it holds                                      writer (below handlers/)
     spec        what the object asks for                           reconcile/dataflow.py
     revisions   the revisions that its status names                revisions/revision_marks.py
-    ends        which of them ended, or were superseded            revisions/superseded_revision.py
+    ends        which of them ended, or were superseded            revisions/revision_ends.py
     planning    the planner's answer; what a new revision takes    revisions/plan_revision.py
     obstacles   what stands between the spec and a running revision:
       .planning       reconcile/dataflow.py
