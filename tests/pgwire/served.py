@@ -231,7 +231,7 @@ class Served:
         sources, tables = cast(DataSourceReconciler, None), cast(RetainedTables, None)
         file = self.folder / "gateway.json"
         self.gateway = Gateway(context, sources, tables, self.folder, ListenerConfig(), file, self._defines)
-        self.gateway._door = Authenticator("own", cast(Reviews, self.api_server))
+        self.gateway._authenticator = Authenticator("own", cast(Reviews, self.api_server))
         await self.gateway.start()
         self.address = replace(self.address, address=json.loads((self.folder / "gateway.json").read_text())["address"])
 

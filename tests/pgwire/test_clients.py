@@ -345,7 +345,7 @@ def test_the_catalogue_has_what_the_user_may_see(tmp_path: Path) -> None:
         assert [(each.namespace, each.name, each.kind) for each in found] == [("s", "a", "table"), ("s", "b", "table")]
         assert server.loop.run(server.link.relations(TOKEN, "elsewhere")) == ()
         server.api_server.allowed = ()
-        server.gateway._door._answers._answers.clear()
+        server.gateway._authenticator._answers._answers.clear()
         assert server.loop.run(server.link.relations(TOKEN, "ns")) == ()
 
 
@@ -356,7 +356,7 @@ def test_who_may_not_list_objects_sees_those_whose_rows_it_may_read(tmp_path: Pa
         found = server.loop.run(server.link.relations(TOKEN, "ns"))
         assert [(each.namespace, each.name) for each in found] == [("s", "a"), ("s", "b")]
         server.api_server.allowed = (*LISTS, MAY_READ)
-        server.gateway._door._answers._answers.clear()
+        server.gateway._authenticator._answers._answers.clear()
         found = server.loop.run(server.link.relations(TOKEN, "ns"))
         assert [(each.namespace, each.name, each.kind, each.short) for each in found] == [
             ("s", "a", "table", False),

@@ -54,7 +54,7 @@ class Clock:
         return self.now
 
 
-def door(server: ApiServer | None, clock: Clock | None = None) -> Authenticator:
+def authenticator(server: ApiServer | None, clock: Clock | None = None) -> Authenticator:
     return Authenticator("own", cast(Reviews, server), clock or Clock())
 
 
@@ -69,7 +69,7 @@ async def see_rows(at: Authenticator, *of: Parent, token: str = "annes") -> None
 def test_the_operators_own_token_opens_everything_and_needs_no_review() -> None:
     """As long as it is the right one."""
     server = ApiServer()
-    run(see_rows(door(server), VIEW, SOURCE, token="own"))
+    run(see_rows(authenticator(server), VIEW, SOURCE, token="own"))
     assert server.asked == []
 
 
@@ -78,7 +78,7 @@ def test_an_unknown_token_opens_nothing(authorization: str) -> None:
     """Also where there is no API server to ask."""
     for server in (ApiServer(), None):
         with pytest.raises(Unauthenticated):
-            run(door(server).authenticate(authorization))
+            run(authenticator(server).authenticate(authorization))
 
 
 class LoginKube:
@@ -96,7 +96,7 @@ def test_what_is_meant_as_a_login_is_never_reviewed_as_a_token() -> None:
     for text in (made, made[:-3], made + "!", "login~", "login~YQ==", " login~YQ=="):
         server = ApiServer()
         with pytest.raises(Unauthenticated, match="the user or the password is wrong"):
-            run(door(server).authenticate(f"Bearer {text}"))
+            run(authenticator(server).authenticate(f"Bearer {text}"))
         assert server.asked == []
 
 
@@ -113,7 +113,7 @@ def test_an_error_of_the_api_server_tells_an_unknown_client_no_secret(caplog: py
 def test_seeing_status_is_not_seeing_rows() -> None:
     """Each needs its right, rows per object; the first that is missing is named."""
     status = ApiServer("list dataflows in namespace ns", "list datasources in namespace ns")
-    allowed = run(door(status).authenticate("Bearer annes"))
+    allowed = run(authenticator(status).authenticate("Bearer annes"))
     run(allowed.check_objects("ns"))
     with pytest.raises(Forbidden, match="anne may not get dataflows/data delays in namespace ns"):
         run(allowed.check_rows("ns", [VIEW]))
@@ -121,44 +121,44 @@ def test_seeing_status_is_not_seeing_rows() -> None:
         run(allowed.check_objects(""))
 
     rows = ApiServer("get dataflows/data delays in namespace ns")
-    run(see_rows(door(rows), VIEW))
+    run(see_rows(authenticator(rows), VIEW))
     with pytest.raises(Forbidden, match="get datasources/data flights"):
-        run(see_rows(door(rows), VIEW, SOURCE))
+        run(see_rows(authenticator(rows), VIEW, SOURCE))
     with pytest.raises(Forbidden):
-        run(run(door(rows).authenticate("Bearer annes")).check_objects("ns"))
+        run(run(authenticator(rows).authenticate("Bearer annes")).check_objects("ns"))
 
 
 def test_changing_files_is_a_right_of_its_own() -> None:
     """Of one DataSource: to edit it is another right."""
     for right in ("update datasources flights in namespace ns", "update datasources/files other in namespace ns"):
         with pytest.raises(Forbidden, match="anne may not update datasources/files flights in namespace ns"):
-            run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
+            run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
     right = "update datasources/files flights in namespace ns"
-    run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
+    run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
 
 
 def test_deleting_tables_is_a_right_of_its_own() -> None:
     """To delete an object is another right: its tables stay."""
     for right in ("delete dataflows in namespace ns", "delete dataflows/tables in namespace other"):
         with pytest.raises(Forbidden, match="anne may not delete dataflows/tables in namespace ns"):
-            run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_tables("ns"))
+            run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_tables("ns"))
     right = "delete dataflows/tables in namespace ns"
-    run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_tables("ns"))
+    run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_tables("ns"))
 
 
 def test_making_copies_is_a_right_of_its_own() -> None:
     """Of a namespace: whoever may read rows may not fill its storage with them."""
     for right in ("get dataflows/data delays in namespace ns", "create dataflows/copies in namespace other"):
         with pytest.raises(Forbidden, match="anne may not create dataflows/copies in namespace ns"):
-            run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
+            run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
     right = "create dataflows/copies in namespace ns"
-    run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
+    run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
 
 
 def test_answers_of_the_api_server_are_cached_for_a_while() -> None:
     """So a right that is taken away ends within seconds."""
     clock, server = Clock(), ApiServer("get dataflows/data delays in namespace ns")
-    at = door(server, clock)
+    at = authenticator(server, clock)
     for _ in range(3):
         run(see_rows(at, VIEW))
     assert server.asked == ["who", "get dataflows/data delays in namespace ns"]
@@ -172,7 +172,7 @@ def test_answers_of_the_api_server_are_cached_for_a_while() -> None:
 def test_an_unknown_token_is_asked_about_once_in_a_while() -> None:
     """Whoever comes again and again with it, also at once, does not reach the API server; and pushes out nobody."""
     clock, server = Clock(), ApiServer("get dataflows/data delays in namespace ns")
-    at = door(server, clock)
+    at = authenticator(server, clock)
     run(see_rows(at, VIEW))
 
     async def many() -> list[BaseException | None]:
@@ -198,7 +198,7 @@ def test_an_unknown_token_is_asked_about_once_in_a_while() -> None:
 def test_while_the_api_server_is_away_no_new_caller_is_admitted() -> None:
     """It is said that it is away, not that the user may not; and nothing is remembered of it."""
     server = ApiServer("get dataflows/data delays in namespace ns")
-    at = door(server)
+    at = authenticator(server)
     server.away = True
     with pytest.raises(ReviewUnavailable, match="the API server cannot review the token now"):
         run(see_rows(at, VIEW))
@@ -210,7 +210,7 @@ def test_the_cache_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest answer is forgotten."""
     monkeypatch.setattr(recent_answers, "MAX_ANSWERS", 2)
     server = ApiServer(*(f"get dataflows/data d{n} in namespace ns" for n in range(3)))
-    at = door(server)
+    at = authenticator(server)
     for number in (0, 1, 2, 0):
         run(see_rows(at, Parent("Dataflow", f"d{number}")))
     assert server.asked.count("get dataflows/data d0 in namespace ns") == 2

@@ -138,8 +138,8 @@ class Served:
         )
         statements = StatementCache(known, planner, self.limits.planner)
         queries = Queries(context, statements, cast(RetainedTables, None), self.limits)
-        door = Authenticator("own", cast(Reviews, self.api_server))
-        self._reads = HttpReads(queries, Subscribes(context, self.limits), door, self.limits)
+        authenticator = Authenticator("own", cast(Reviews, self.api_server))
+        self._reads = HttpReads(queries, Subscribes(context, self.limits), authenticator, self.limits)
         self._server = HttpServer([self._reads], None)
 
     async def __aenter__(self) -> Served:

@@ -63,7 +63,7 @@ class LoginPlace:
         self._opened = Kube.connect(plane.kubeconfig)
         self.kube = CountedKube(server.loop.run(self._opened.__aenter__()))
         self.logins = PasswordLogins(self.kube)
-        server.gateway._door = Authenticator("own", Reviews(self.kube), logins=self.logins)
+        server.gateway._authenticator = Authenticator("own", Reviews(self.kube), logins=self.logins)
 
     def close(self) -> None:
         self.server.loop.run(self._opened.__aexit__(None, None, None))
@@ -294,6 +294,6 @@ def test_without_tls_the_password_is_not_asked_for(place: LoginPlace) -> None:
 def test_a_gateway_that_takes_no_passwords_reads_no_secrets(place: LoginPlace) -> None:
     place.account("reader", "login")
     place.secret("login", "reader")
-    place.server.gateway._door = Authenticator("own", Reviews(place.kube))
+    place.server.gateway._authenticator = Authenticator("own", Reviews(place.kube))
     assert WRONG in place.refused("reader")
     assert place.kube.reads == []

@@ -236,7 +236,7 @@ def test_a_query_of_an_open_stream_has_its_own_rights(server: Served) -> None:
         assert refused.sqlstate == "28000"
         assert connection.execute(LOOKUP, [2]).fetchall() == [(2,)]
         server.api_server.allowed = ()
-        server.loop.call(server.gateway._door._answers._answers.clear)  # they are kept for TTL_SECONDS
+        server.loop.call(server.gateway._authenticator._answers._answers.clear)  # they are kept for TTL_SECONDS
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(LOOKUP, [3])
         assert stream_of(server) is opened

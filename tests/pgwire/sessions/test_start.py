@@ -225,7 +225,7 @@ def test_a_token_that_expires_ends_the_session(tmp_path: Path) -> None:
     with served(tmp_path, limits=SessionLimits(token_seconds=0.1)) as made, made.connect() as connection:
         made.api_server.away = False
         assert connection.execute("SELECT a FROM s.a").fetchone() == (1,)
-        made.gateway._door._users._answers.clear()
+        made.gateway._authenticator._users._answers.clear()
 
         async def nobody(token: str) -> None:
             return None

@@ -161,7 +161,7 @@ class Authenticator:
 
     async def authenticate(self, authorization: str, passwords: bool = True) -> Access:
         """The rights of the holder of a token, or of a password. `authorization`: the header's value; `passwords`:
-        whether this door takes them. A text that is meant as a login is never reviewed as a token, whatever is wrong
+        whether this caller takes them. A text that is meant as a login is never reviewed as a token, whatever is wrong
         with it: audit logs may keep what is reviewed.
 
         Raises:

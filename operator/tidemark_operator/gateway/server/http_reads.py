@@ -83,8 +83,10 @@ _VANISHED = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 5), (socket.TCP_K
 class HttpReads:
     """Serves the paths of queries and subscribes."""
 
-    def __init__(self, queries: Queries, subscribes: Subscribes, door: Authenticator, limits: GatewayLimits) -> None:
-        self._queries, self._subscribes, self._door, self._limits = queries, subscribes, door, limits
+    def __init__(
+        self, queries: Queries, subscribes: Subscribes, authenticator: Authenticator, limits: GatewayLimits
+    ) -> None:
+        self._queries, self._subscribes, self._authenticator, self._limits = queries, subscribes, authenticator, limits
         self._texts = ThreadPoolExecutor(1, thread_name_prefix="rows as text")
 
     def add_to(self, router: web.UrlDispatcher) -> None:
@@ -125,7 +127,7 @@ class HttpReads:
         return await client.reply.end()
 
     async def _admit(self, request: web.Request) -> Access:
-        return await self._door.authenticate(request.headers.get("Authorization", ""), passwords=False)
+        return await self._authenticator.authenticate(request.headers.get("Authorization", ""), passwords=False)
 
     async def _run(self, convert: Callable[..., T], *arguments: Any) -> T:
         """One thread for all clients: the event loop has the other half of the interpreter's time."""

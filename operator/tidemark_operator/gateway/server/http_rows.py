@@ -42,8 +42,8 @@ FORMATS = {
 class HttpRows:
     """The paths for rows."""
 
-    def __init__(self, inserts: Inserts, door: Authenticator, limits: GatewayLimits) -> None:
-        self._inserts, self._door, self._limits = inserts, door, limits
+    def __init__(self, inserts: Inserts, authenticator: Authenticator, limits: GatewayLimits) -> None:
+        self._inserts, self._authenticator, self._limits = inserts, authenticator, limits
         self._writes = set[asyncio.Task[WriteReceipt]]()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
@@ -54,7 +54,7 @@ class HttpRows:
             write.cancel()
 
     async def _post(self, request: web.Request) -> web.Response:
-        access = await self._door.authenticate(request.headers.get("Authorization", ""), passwords=False)
+        access = await self._authenticator.authenticate(request.headers.get("Authorization", ""), passwords=False)
         body = _Body(body_pieces(request, BODY_BYTES_MAX, _INSTEAD))
         write = asyncio.create_task(self._write(access, _target(request), body), name="rows over HTTP")
         self._writes.add(write)

@@ -48,8 +48,8 @@ DEFECT = "a defect: the operator's log has it"
 class QueryStream:
     """The queries of one stream, and the pieces that wait to be sent on it. `rpc`: gRPC's context."""
 
-    def __init__(self, queries: Queries, door: Authenticator, limits: GatewayLimits, rpc: Any) -> None:
-        self._queries, self._door, self._limits, self._rpc = queries, door, limits, rpc
+    def __init__(self, queries: Queries, authenticator: Authenticator, limits: GatewayLimits, rpc: Any) -> None:
+        self._queries, self._authenticator, self._limits, self._rpc = queries, authenticator, limits, rpc
         self._running: dict[int, tuple[asyncio.Task[None], StreamClient]] = {}
         self._outbox, self._outbox_bytes = deque[tuple[Any, asyncio.Future[None] | None]](), 0
         self._ready, self._less = asyncio.Event(), asyncio.Event()
@@ -125,7 +125,7 @@ class QueryStream:
 
     async def _answer(self, call: Any, client: StreamClient) -> None:
         try:
-            access = await self._door.authenticate(call.authorization)
+            access = await self._authenticator.authenticate(call.authorization)
             async with self._limits.calls.hold(access.caller):
                 request = replace(query_of(call.query), trace_context=call.trace_context)
                 await self._queries.serve(access, request, client)

@@ -90,7 +90,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._state, self._listening, self._file = state, listening, file
         self._token = secrets.token_urlsafe(32)
         logins = PasswordLogins(context.kube) if passwords else None
-        self._door = Authenticator(self._token, Reviews(context.kube), logins=logins)
+        self._authenticator = Authenticator(self._token, Reviews(context.kube), logins=logins)
         self._limits = GatewayLimits()
         self._statements = StatementCache(context.registry, context.planner, self._limits.planner)
         self._leases = Leases(context, self._statements)
@@ -129,8 +129,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             return {}
         from tidemark_operator.gateway.server.http_reads import HttpReads  # pyarrow takes 50 MB
 
-        door = (self._door, self._limits)
-        parts = HttpRows(self._inserts, *door), HttpReads(self._queries, self._subscribes, *door)
+        edge = (self._authenticator, self._limits)
+        parts = HttpRows(self._inserts, *edge), HttpReads(self._queries, self._subscribes, *edge)
         self._http = HttpServer(parts, listening.material(self._context.peers))
         port = await self._http.start(listening.host, listening.http_port)
         return {"httpAddress": str(replace(listening, port=port))}
@@ -165,7 +165,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with grpc_errors(rpc):
             access = await self._admit(rpc)
             async with self._limits.streams.hold(access.caller):
-                stream = QueryStream(self._queries, self._door, self._limits, rpc)
+                stream = QueryStream(self._queries, self._authenticator, self._limits, rpc)
                 self._streams.add(stream)
                 try:
                     await stream.serve(requests)
@@ -315,8 +315,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def _admit(self, rpc: Any) -> Access:
         shown = dict(rpc.invocation_metadata()).get("authorization")
         if shown is None and (certificate := rpc.auth_context().get("x509_pem_cert")):
-            return self._door.authenticate_certificate(certificate[0])
-        return await self._door.authenticate(shown or "")
+            return self._authenticator.authenticate_certificate(certificate[0])
+        return await self._authenticator.authenticate(shown or "")
 
 
 class GrpcQueryClient:
