@@ -169,7 +169,7 @@ class Operator:
 
     def take_over(self, root: DataflowState, now_ms: int, dies: bool = False) -> bool:
         """Whether it has. `dies`: the operator does, after the write that is the moment."""
-        if root.pending is None or root.pending.together.dataflow != root.key.name:
+        if root.pending is None or root.pending.replacement.dataflow != root.key.name:
             return False
         members, held = obstacle_of(root, self.registry, lambda _: self.running, now_ms)  # type: ignore[arg-type, return-value]
         if held is not None:

@@ -58,10 +58,10 @@ class ReplacementId:
 
 @dataclass(frozen=True)
 class PendingRevision:
-    """A revision that hydrates beside the active one, until it takes over `together` with others or is given up."""
+    """A revision that hydrates beside the active one, until it takes over in its `replacement`, or is given up."""
 
     mark: ActiveRevision
-    together: ReplacementId
+    replacement: ReplacementId
 
 
 @dataclass(frozen=True)

@@ -48,14 +48,14 @@ def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Replaceme
     for it."""
     mine = needed_imports(state)
     others = [d for d in dataflows if d is not state and d.pending is not None]
-    found = [d.pending.together for d in others if d.pending is not None and mine & taken_away(d)]
+    found = [d.pending.replacement for d in others if d.pending is not None and mine & taken_away(d)]
     return min(found, key=lambda t: t.dataflow, default=None)
 
 
 def as_replaced(dataflows: Iterable[DataflowState], together: ReplacementId | None) -> list[DataflowState]:
     """The Dataflows as they will be once the replacement has taken over; without one, as they are."""
     return [
-        replace(d, revisions=RevisionSet(d.pending.mark)) if d.pending and d.pending.together == together else d
+        replace(d, revisions=RevisionSet(d.pending.mark)) if d.pending and d.pending.replacement == together else d
         for d in dataflows
     ]
 

@@ -27,21 +27,21 @@ _MOST_DIGITS = 28
 
 @dataclass(frozen=True)
 class PartialTotal:
-    """An aggregate in parts: `part` of the `value` of a part's rows (None: of the rows); `whole` of the parts, as a
+    """An aggregate in parts: `part` of the `value` of a part's rows (None: of the rows); `total` of the parts, as a
     value of type `type`. `is_count`: it is 0 where there are no parts.
     """
 
     part: AggregateCall
     value: ScalarExpr | None
-    whole: AggregateCall
+    total: AggregateCall
     type: SqlType
     is_count: bool = False
 
-    def aggregate_value(self, whole: ColumnRef) -> ScalarExpr:
+    def aggregate_value(self, total: ColumnRef) -> ScalarExpr:
         """The value of the aggregate, from the column of the total over the parts."""
         if self.is_count:
-            return call("coalesce", (whole, Literal("0", BIGINT)), BIGINT)
-        return whole if self.type == whole.type else call("cast", (whole,), self.type)
+            return call("coalesce", (total, Literal("0", BIGINT)), BIGINT)
+        return total if self.type == total.type else call("cast", (total,), self.type)
 
 
 def partial_total(of: AggregateCall, values: Sequence[ScalarExpr]) -> PartialTotal | None:

@@ -166,7 +166,7 @@ class _AggregatedJoin:
             filtered(joined, moved(self.conditions)),
             moved(self.keys),
             columns(joined)[first : first + len(self.totals)],
-            tuple(replace(t.whole, argument=at, filter=None) for at, t in enumerate(self.totals)),
+            tuple(replace(t.total, argument=at, filter=None) for at, t in enumerate(self.totals)),
         )
         row, keys = columns(whole), len(self.keys)
         totals = (t.aggregate_value(column) for t, column in zip(self.totals, row[keys:], strict=True))

@@ -39,12 +39,12 @@ Lower = Callable[[CatalystNode, Context], Lowered]
 class LoweredQuery:
     """A lowered query, and the objects (shared common table expressions) that it reads.
 
-    `taken`: how many names of objects it has taken; some may be those of bindings.
+    `names_taken`: how many names of objects it has taken; some may be those of bindings.
     """
 
     lowered: Lowered
     objects: tuple[tuple[GlobalId, Hir], ...]
-    taken: int
+    names_taken: int
 
 
 def lower_query(
@@ -91,11 +91,11 @@ def _lower_query(
 
     def lower_part(sql: str, scope: NameScope, object_id: Callable[[int], GlobalId], lower: Lower) -> LoweredPart:
         part = _lower_query(catalyst, sql, scope, object_id, lower, recursions)
-        return LoweredPart(part.lowered, part.objects, part.taken)
+        return LoweredPart(part.lowered, part.objects, part.names_taken)
 
     parts = PartLowering(catalyst, object_id, lower_part, recursions)
     lowered = lower_block(block, scope, parts, lower)
-    return LoweredQuery(lowered, tuple(parts.objects), parts.taken)
+    return LoweredQuery(lowered, tuple(parts.objects), parts.names_taken)
 
 
 def _check_length(sql: str) -> None:

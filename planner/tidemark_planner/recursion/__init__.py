@@ -44,7 +44,7 @@ class LoweredPart:
 
     lowered: Lowered
     objects: tuple[tuple[GlobalId, Hir], ...]
-    taken: int
+    names_taken: int
 
 
 class LowerPart(Protocol):
@@ -65,13 +65,13 @@ class PartLowering:
     recursions: set[GlobalId]
     """The ids of all recursive names of the query, also of blocks around this one and inside it."""
     objects: Objects = field(default_factory=list)
-    taken: int = 0
+    names_taken: int = 0
 
     def lower_part(self, sql: str, scope: NameScope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
         """Lower the SQL of one part. Returns it, and the objects that only this part reads."""
-        taken = self.taken
+        taken = self.names_taken
         part = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _lower_whole)
-        self.taken += part.taken
+        self.names_taken += part.names_taken
         return part.lowered, list(part.objects)
 
     def reads(self, sql: str, name: str) -> bool:
@@ -96,8 +96,8 @@ class PartLowering:
         return id
 
     def new_object(self, hir: Hir) -> GlobalId:
-        self.taken += 1
-        name = self.object_id(self.taken - 1)
+        self.names_taken += 1
+        name = self.object_id(self.names_taken - 1)
         self.objects.append((name, optimise(hir)))
         return name
 

@@ -19,7 +19,7 @@ def test_a_user_fails_so_often_and_then_a_few_times_a_minute() -> None:
     clock.now += OF_USER.seconds
     assert [failed.take("anne"), failed.take("anne")] == [True, False]
     clock.now += 60.0
-    assert sum(failed.take("anne") for _ in range(20)) == OF_USER.most
+    assert sum(failed.take("anne") for _ in range(20)) == OF_USER.maximum
 
 
 def test_a_login_that_does_not_fail_is_taken_back() -> None:
@@ -39,8 +39,8 @@ def test_all_users_fail_so_often_however_many_names_they_have() -> None:
             taken.setdefault(name, []).append(clock.now)
         clock.now += 0.01
     assert len(failed._users) <= MAX_USERS
-    assert sum(map(len, taken.values())) <= OF_ALL.most + 300 / OF_ALL.seconds + 1
-    assert len(taken["anne"]) <= OF_USER.most + 300 / OF_USER.seconds + 1
+    assert sum(map(len, taken.values())) <= OF_ALL.maximum + 300 / OF_ALL.seconds + 1
+    assert len(taken["anne"]) <= OF_USER.maximum + 300 / OF_USER.seconds + 1
 
 
 @pytest.mark.parametrize("parts", [("ns", "anne", "p\xe4ss: /word"), ("", "", ""), ("a", "b:c/d", "e~f\n")])

@@ -41,7 +41,7 @@ def test_a_strict_query_waits_until_all_that_was_ingested_is_complete() -> None:
     """Complete before 100 has everything up to 99; the freshest time is taken, not the least."""
     spans = [ReadableTimes("d.d", at(10), at(100))]
 
-    assert choose_time(spans, TimeRequest(least=Time(99))) == 99
-    assert choose_time(spans, TimeRequest(least=Time(50))) == 99
+    assert choose_time(spans, TimeRequest(earliest=Time(99))) == 99
+    assert choose_time(spans, TimeRequest(earliest=Time(50))) == 99
     with pytest.raises(NoCompleteTime, match=r"d\.d is complete before 100 .* why d\.d"):
-        choose_time(spans, TimeRequest(least=Time(100)))
+        choose_time(spans, TimeRequest(earliest=Time(100)))

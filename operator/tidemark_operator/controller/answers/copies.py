@@ -25,7 +25,7 @@ class CopyAnswer:
 
 @dataclass
 class _Copy:
-    answered: bool = False
+    is_answered: bool = False
     failed: dict[ReplicaId, CopyToFailed] = field(default_factory=dict)
 
 
@@ -48,8 +48,8 @@ class Copies:
         """Take a response; return the answer. Empty for late responses, and while another replica may still complete
         the copy."""
         copy = self._copies[response.id]
-        if isinstance(response.result, CopyToDone) and not copy.answered:
-            copy.answered = True
+        if isinstance(response.result, CopyToDone) and not copy.is_answered:
+            copy.is_answered = True
             return [CopyAnswer(response.id, response.result)]
         if isinstance(response.result, CopyToFailed):
             copy.failed[replica] = response.result
@@ -66,8 +66,8 @@ class Copies:
         """End copies that no replica will complete."""
         answers = []
         for id in ids:
-            if (copy := self._copies.get(id)) is not None and not copy.answered:
-                copy.answered = True
+            if (copy := self._copies.get(id)) is not None and not copy.is_answered:
+                copy.is_answered = True
                 answers.append(CopyAnswer(id, CopyToFailed(why)))
         return answers
 
@@ -75,7 +75,7 @@ class Copies:
         answers = []
         for id, copy in self._copies.items():
             asked_replicas = set(recipients(id))
-            if not copy.answered and asked_replicas and asked_replicas <= copy.failed.keys():
-                copy.answered = True
+            if not copy.is_answered and asked_replicas and asked_replicas <= copy.failed.keys():
+                copy.is_answered = True
                 answers.append(CopyAnswer(id, next(iter(copy.failed.values()))))
         return answers

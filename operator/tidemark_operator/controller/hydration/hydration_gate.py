@@ -47,29 +47,29 @@ MOST_OCCUPANTS = 64
 
 @dataclass(frozen=True)
 class MemoryExhaustion:
-    """A hydration ran out of memory. `alone`: no other dataflow was in a slot; `attempt`: the replica's count."""
+    """A hydration ran out of memory. `was_alone`: no other dataflow was in a slot; `attempt`: the replica's count."""
 
     owner: str
-    alone: bool
+    was_alone: bool
     attempt: str
 
 
 @dataclass(eq=False)
 class _Group:
-    """The exports of one dataflow. `missing`: those that have not hydrated; `imports`: indexes; `held`: `Schedule`
+    """The exports of one dataflow. `missing`: those that have not hydrated; `imports`: indexes; `schedules`:
     commands that are not sent yet; `admitted`: the dataflow is in a slot; `released`: the slot is recorded, so the
     dataflow may be scheduled. `progress`: a hash of the last progress report; `moved_ms`: when it last changed;
-    `stalled_ms`: for how long it has not. `known`: the replica had it when the connection began; `began`: its
+    `stalled_ms`: for how long it has not. `was_known`: the replica had it when the connection began; `began`: its
     hydration, at `began_ms` if that is known; `outcome`: of an export that ended, if it did not hydrate."""
 
     owner: str
     as_of: Frontier
     imports: frozenset[GlobalId]
     missing: set[GlobalId]
-    held: list[Schedule] = field(default_factory=list)
+    schedules: list[Schedule] = field(default_factory=list)
     admitted: bool = False
     released: bool = False
-    known: bool = False
+    was_known: bool = False
     began: bool = False
     began_ms: int | None = None
     outcome: str = ""
@@ -149,7 +149,7 @@ class HydrationGate:
                 owner = self._owner_of(dataflow.export_ids[0])
                 as_of, imports = Frontier.at(dataflow.as_of), frozenset(i.id for i in dataflow.index_imports)
                 known = not self._known.isdisjoint(dataflow.export_ids)
-                group = _Group(owner, as_of, imports, set(dataflow.export_ids), known=known)
+                group = _Group(owner, as_of, imports, set(dataflow.export_ids), was_known=known)
                 self._unhydrated.update(dict.fromkeys(dataflow.export_ids, as_of))
                 self._groups.update(dict.fromkeys(dataflow.export_ids, group))
                 return [command]
@@ -218,7 +218,7 @@ class HydrationGate:
     def _schedule(self, group: _Group, command: Schedule) -> list[Command]:
         if group.released:
             return [command]
-        group.held.append(command)
+        group.schedules.append(command)
         if group.owner in self._resumed and not group.admitted:
             group.admitted = True
             self._admitted[group] = None
@@ -231,7 +231,7 @@ class HydrationGate:
     def _withdraw(self, id: GlobalId) -> None:
         """A `Schedule` that is held back for a dropped export is never sent: the replica would not know the export."""
         if group := self._groups.get(id):
-            group.held = [schedule for schedule in group.held if schedule.id != id]
+            group.schedules = [schedule for schedule in group.schedules if schedule.id != id]
 
     def _requeue(self, id: GlobalId, attempt: str) -> list[Command]:
         """Let the dataflow wait again, with all exports that are not hydrated. No dataflow is admitted before the
@@ -246,10 +246,10 @@ class HydrationGate:
         self._admitted.pop(group, None)
         self._record(group, RAN_OUT)
         self._out_of_memory.append(MemoryExhaustion(group.owner, not self._admitted, attempt))
-        group.admitted = group.released = group.known = False
+        group.admitted = group.released = group.was_known = False
         group.outcome = ""
         group.moved, group.stalled_ms = True, 0
-        group.held = [Schedule(export) for export in sorted(group.missing)]
+        group.schedules = [Schedule(export) for export in sorted(group.missing)]
         self._waiting[group] = None
         return []
 
@@ -296,7 +296,7 @@ class HydrationGate:
         """Release the group: its hydration begins. One that the replica had before the connection may be hydrated, so
         it has begun once the replica tells of its progress."""
         if not group.released:
-            group.began, group.began_ms = resumed or not group.known, None if resumed else self._policy.clock()
+            group.began, group.began_ms = resumed or not group.was_known, None if resumed else self._policy.clock()
         return self._release(group)
 
     def _record(self, group: _Group, outcome: str) -> None:
@@ -309,8 +309,8 @@ class HydrationGate:
     @staticmethod
     def _release(group: _Group) -> list[Command]:
         group.released = True
-        held, group.held = group.held, []
-        return [*held]
+        schedules, group.schedules = group.schedules, []
+        return [*schedules]
 
     def _finish_export(self, id: GlobalId, outcome: str) -> list[Command]:
         """The export needs its slot no more: it is hydrated, failed or dropped. Returns the commands that follow."""

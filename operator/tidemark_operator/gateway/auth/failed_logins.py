@@ -15,7 +15,7 @@ from dataclasses import dataclass
 class FailureAllowance:
     """The failures that are allowed at a time; each is forgotten after `seconds`, one after the other."""
 
-    most: int
+    maximum: int
     seconds: float
 
 
@@ -61,4 +61,4 @@ class FailureLevel:
         """Whether one more may fail."""
         self.count = max(self.count - (now - self._at) / self._allowance.seconds, 0.0)
         self._at = now
-        return self.count + 1 <= self._allowance.most
+        return self.count + 1 <= self._allowance.maximum

@@ -30,14 +30,14 @@ class ReadableTimes:
 
 @dataclass(frozen=True)
 class TimeRequest:
-    """The requested time: `as_of`, or the freshest one at or after `least`.
+    """The requested time: `as_of`, or the freshest one at or after `earliest`.
 
     `patient`: a time before `now` that is not complete yet raises NoCompleteTime, so that it is waited for. `now`:
     when the query was asked.
     """
 
     as_of: int | None = None
-    least: Time | None = None
+    earliest: Time | None = None
     patient: bool = False
     now: int = field(default_factory=now_ms)
 
@@ -63,9 +63,9 @@ def choose_time(spans: Sequence[ReadableTimes], when: TimeRequest) -> Time:
     if write <= since and not write.is_empty:
         why = "it is being computed from" if first is last else f"{first.name} can only be read from"
         raise NoCompleteTime(f"{last.name} has no complete time yet: {why} {moment(since)} on")
-    if when.least is not None and write.less_equal(when.least):
+    if when.earliest is not None and write.less_equal(when.earliest):
         raise NoCompleteTime(
-            f"{last.name} is complete before {moment(write)}, and data up to {moment(Frontier.at(when.least))} "
+            f"{last.name} is complete before {moment(write)}, and data up to {moment(Frontier.at(when.earliest))} "
             "had been "
             f"ingested when the query was asked: `kubectl tidemark why {last.name}` says what holds it back"
         )

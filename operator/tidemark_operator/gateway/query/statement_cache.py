@@ -57,14 +57,14 @@ class _Kept:
 class _Known:
     """The relations of one namespace for one instance. `state`: what they were built from.
 
-    `kept`: plans by the shape's dialect, text and values; without the values the one that its template is learnt from.
+    `plans`: by the shape's dialect, text and values; without the values the one that its template is learnt from.
     """
 
     state: object
     catalogue: Catalogue
     names: RelationNames
     owners: Mapping[GlobalId, Parent]
-    kept: OrderedDict[_Key, _Kept]
+    plans: OrderedDict[_Key, _Kept]
 
     def find(self, shape: StatementShape) -> PlannedStatement | None:
         """The plan of the statement, if it is kept and still holds."""
@@ -81,28 +81,28 @@ class _Known:
             return
         self._put((shape.dialect, shape.text, shape.values), made)
         if shape.values:
-            before = self.kept.get((shape.dialect, shape.text, None))
+            before = self.plans.get((shape.dialect, shape.text, None))
             if before is not None and before.named == made.named:
                 made = _learnt(before, made)
             self._put((shape.dialect, shape.text, None), made)
 
     def _valid(self, key: _Key) -> _Kept | None:
-        found = self.kept.get(key)
+        found = self.plans.get(key)
         if found is None:
             return None
         if found.checked is not self.state:
             if found.named != named_in(found.shape.text, self.catalogue):
-                del self.kept[key]
+                del self.plans[key]
                 return None
             found.checked = self.state
-        self.kept.move_to_end(key)
+        self.plans.move_to_end(key)
         return found
 
     def _put(self, key: _Key, made: _Kept) -> None:
-        self.kept[key] = made
-        self.kept.move_to_end(key)
-        if len(self.kept) > MAX_STATEMENTS:
-            self.kept.popitem(last=False)
+        self.plans[key] = made
+        self.plans.move_to_end(key)
+        if len(self.plans) > MAX_STATEMENTS:
+            self.plans.popitem(last=False)
 
 
 def _learnt(before: _Kept, made: _Kept) -> _Kept:
@@ -166,7 +166,7 @@ class StatementCache:
         if known is None or known.state != state:
             objects = catalogue(sources, dataflows, instance=place)
             names = Catalogue((*objects.relations, *relations()))
-            kept = known.kept if known is not None else OrderedDict()
+            kept = known.plans if known is not None else OrderedDict()
             known = self._known[namespace, place] = _Known(
                 state, names, RelationNames.of(names), owners(sources, dataflows), kept
             )

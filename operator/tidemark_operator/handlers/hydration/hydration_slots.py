@@ -96,7 +96,7 @@ class HydrationSlots:
         found = self._mark(running, ran_out.owner)
         if state is not None and state.description is not None and found is not None:
             attempt = f"{state.description.incarnation}#{ran_out.attempt}"
-            alone = ran_out.alone and not running.client_work(replica).computed
+            alone = ran_out.was_alone and not running.client_work(replica).computed
             self._blame(*found, Death(replica, attempt), alone=alone)
             self.changed(running, replica)
 

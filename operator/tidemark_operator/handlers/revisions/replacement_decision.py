@@ -55,9 +55,9 @@ def decide(state: DataflowState, dataflows: Sequence[DataflowState]) -> Decision
     if pending is None or pending.mark.spec_digest != wanted or pending.mark.name in superseded:
         return Replace(joining)
     alone = ReplacementId(state.key.name, pending.mark.name)
-    if pending.together != (joining or alone):
+    if pending.replacement != (joining or alone):
         return Replace(joining)
-    view = as_replaced(dataflows, pending.together)
+    view = as_replaced(dataflows, pending.replacement)
     return Replace(joining) if is_stale(pending.mark.revision, view) else Keep()
 
 
@@ -68,7 +68,7 @@ def _is_followed(state: DataflowState) -> bool:
     active, pending = state.active, state.pending
     if active is None or pending is None or pending.mark.spec_digest != active.spec_digest:
         return False
-    return pending.together == ReplacementId(state.key.name, pending.mark.name)
+    return pending.replacement == ReplacementId(state.key.name, pending.mark.name)
 
 
 def succession(active: DataflowRevision, pending: DataflowRevision) -> Succession:

@@ -148,7 +148,7 @@ class RevisionMarks:
         """
         known = state.marks
         async with self.lock(state.key.namespace):
-            self._check(state, known, pending.mark, pending.together)
+            self._check(state, known, pending.mark, pending.replacement)
             with _marking(state):
                 await self._publisher.store(state.key, {"pending": pending_document(pending)}, state.uid)
             book = self._context.fleet.book(state.key.namespace)
@@ -222,7 +222,7 @@ def roll_forward(book: ShardBook, states: Sequence[DataflowState]) -> None:
     """Promotes pending revisions whose replacement has taken over. Called once, when all Dataflows are loaded."""
     serving = {(s.key.name, s.active.name) for s in states if s.active}
     for state in states:
-        together = state.pending and state.pending.together
+        together = state.pending and state.pending.replacement
         if together and together.dataflow != state.key.name and (together.dataflow, together.revision) in serving:
             promote(book, state)
 
@@ -246,7 +246,7 @@ def document(mark: ActiveRevision) -> dict[str, Any]:
 
 def pending_document(pending: PendingRevision) -> dict[str, Any]:
     """The pending revision as the status has it. Later reports fill in its exports."""
-    together = {"dataflow": pending.together.dataflow, "revision": pending.together.revision}
+    together = {"dataflow": pending.replacement.dataflow, "revision": pending.replacement.revision}
     return {"revision": document(pending.mark), "together": together, "exports": []}
 
 

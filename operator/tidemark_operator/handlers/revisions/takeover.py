@@ -43,7 +43,7 @@ class TakeOver:
     async def attempt(self, root: DataflowState) -> bool:
         """Whether the replacement that this Dataflow's edit began has taken over."""
         async with self._marks.lock(root.key.namespace):
-            if root.pending is None or root.pending.together.dataflow != root.key.name:
+            if root.pending is None or root.pending.replacement.dataflow != root.key.name:
                 return False
             for other in self._context.registry.dataflows(root.key.namespace):
                 note_ends(self._running(other), other)
@@ -97,7 +97,7 @@ def _member(
     assert root.pending is not None
     preparing, active, pending = state.preparing, state.active, state.pending
     kept = decide(state, dataflows) == Keep()
-    if active is None or pending is None or not kept or pending.together != root.pending.together:
+    if active is None or pending is None or not kept or pending.replacement != root.pending.replacement:
         failed, message = (preparing.failed, preparing.message) if preparing else (False, "")
         return ReplacementMember(
             state.key.name, False, obstacle=message if failed else "", waits="" if failed else message

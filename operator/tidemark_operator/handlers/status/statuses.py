@@ -250,7 +250,7 @@ def _is_finished(exports: Sequence[Collection]) -> bool:
 def _pending(
     pending: PendingRevision, collections: list[Collection], book: ShardBook
 ) -> status_documents.PendingStatus:
-    together = pending.together
+    together = pending.replacement
     exports = tuple(_exports(pending.mark, collections, book))
     return status_documents.PendingStatus(revision_status(pending.mark), together.dataflow, together.revision, exports)
 

@@ -124,7 +124,7 @@ class Delivery:
             raise self._not_unique()
         if found.nulls:
             raise self._is_null()
-        if found.wrong:  # a key that is new in two rows looks the same: all contents tell
+        if found.rows_differ:  # a key that is new in two rows looks the same: all contents tell
             raise ContentsDiffer("the table lacks a row that the view has lost, or has one under a new key")
         statements.apply_changes(connection)
 

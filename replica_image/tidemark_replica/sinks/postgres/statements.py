@@ -29,11 +29,11 @@ _DIFF = sql.Identifier(DIFF)
 @dataclass(frozen=True)
 class ChangeConflicts:
     """The conflicts that the changes would cause. `copies`, `nulls`: some key would be there twice, or be NULL.
-    `wrong`: a row that the table should lose is not in it, or a key that is new is."""
+    `rows_differ`: a row that the table should lose is not in it, or a key that is new is."""
 
     copies: bool
     nulls: bool
-    wrong: bool
+    rows_differ: bool
 
 
 @dataclass(frozen=True)
