@@ -212,7 +212,7 @@ def test_a_part_that_loses_its_file_while_it_is_read_names_the_remedy(
     """Vacuum of another process took it, between two requests."""
     [part] = shard.listen(5, 6)
     data = (place.folder / part.path).read_bytes()
-    monkeypatch.setattr(Storage, "open_input", lambda storage, path, size: pa.PythonFile(Going(data), "r"))
+    monkeypatch.setattr(Storage, "open_input", lambda *_: pa.PythonFile(Going(data), "r"))
 
     with pytest.raises(PartGone, match="take a new listing"):
         list(read_part(part))

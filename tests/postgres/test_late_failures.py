@@ -105,8 +105,8 @@ def test_the_others_stream_is_answered_while_a_difference_gets_its_time(
         database.run("insert into a select g, 'y' from generate_series(2, 15) g")
         read = read_part
 
-        def read_slowly(*args: Any) -> Iterator[Any]:
-            for batch in read(*args):
+        def read_slowly(*args: Any, **options: Any) -> Iterator[Any]:
+            for batch in read(*args, **options):
                 for row in range(batch.num_rows):
                     sleep(0.5)
                     yield batch.slice(row, 1)

@@ -51,10 +51,10 @@ def test_crash_a_peek_reads_on_while_its_index_is_merged_and_dropped(
         rows_at = Trace.rows_at
         left: list[set[str]] = []
 
-        def interrupted(trace: Trace, as_of: int) -> Iterator[Any]:
+        def interrupted(trace: Trace, as_of: int, *share: Any, **options: Any) -> Iterator[Any]:
             go_on(of, exporter)
             left.append(files(of))
-            yield from rows_at(trace, as_of)
+            yield from rows_at(trace, as_of, *share, **options)
 
         monkeypatch.setattr(Trace, "rows_at", interrupted)
         peek = Peek(

@@ -176,7 +176,7 @@ def without_jobs(runner: type[InProcessRunner] = InProcessRunner) -> Iterator[No
         yield
 
 
-def _itself(session: Any, stage: StageFrame) -> StageFrame:
+def _itself(session: Any, stage: StageFrame, tasks: int = 1) -> StageFrame:
     if stage.inputs:
         raise NeedsCatalyst(stage.name)
     return stage

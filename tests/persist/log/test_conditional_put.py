@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_crash_a_claim_without_an_answer_is_indeterminate(s3: S3Server, monkeypa
     def sent_and_gone(storage: Storage, record: dict[str, int]) -> None:
         put(storage, record)
 
-        def gone(storage: Storage, path: str) -> None:
+        def gone(storage: Storage, path: str, table: Any = None) -> None:
             raise StorageError("nothing is heard")
 
         monkeypatch.setattr(Storage, "read", gone)

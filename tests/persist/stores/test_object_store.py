@@ -101,7 +101,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(monkeypatch: pyt
     """Of the longer one came as many bytes as the shorter had; what stays unreadable is told."""
     answers = [b'{"paths": ["a', b'{"paths": ["a", "b"]}']
     storage = Storage("/nowhere")
-    monkeypatch.setattr(Storage, "read", lambda self, path: answers.pop(0) if len(answers) > 1 else answers[0])
+    monkeypatch.setattr(Storage, "read", lambda *_: answers.pop(0) if len(answers) > 1 else answers[0])
     assert storage.read_json("mark") == {"paths": ["a", "b"]}
     answers[:] = [b'{"paths": ["a']
     with pytest.raises(StorageError, match="mark of shard /nowhere is not JSON"):

@@ -95,7 +95,7 @@ def test_a_source_goes_on_after_a_failure_of_any_type(monkeypatch: pytest.Monkey
     """It says so, and is tried again: nobody would begin it anew while it is taken to run."""
     tried: list[object] = []
 
-    def panics(manager: IngestionThreads, description: object, inbox: object) -> None:
+    def panics(manager: IngestionThreads, description: object, inbox: object = None) -> None:
         tried.append(description)
         raise Panic("alice")
 

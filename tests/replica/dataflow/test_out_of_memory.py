@@ -73,7 +73,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     memory, run = Memory(), RenderedDataflow.run
     monkeypatch.setattr(RenderedDataflow, "run", lambda dataflow, step: memory.run(run, dataflow, step))
     monkeypatch.setattr(retry, "MAX_SECONDS", retry.FIRST_SECONDS)
-    monkeypatch.setattr(dataflow_driver, "Backoff", lambda: retry.Backoff(memory.clock))
+    monkeypatch.setattr(dataflow_driver, "Backoff", lambda clock=memory.clock: retry.Backoff(clock))
     return memory
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def test_files_of_an_append_that_came_too_late_are_taken_back(
         view.step(10)
     stage = shard_updates.stage
 
-    def overtaken(shard: Shard, append: AppendAttempt, lost: frozenset[str]) -> list[StagedFile]:
+    def overtaken(shard: Shard, append: AppendAttempt, lost: Collection[str] = ()) -> list[StagedFile]:
         monkeypatch.setattr(materialized_view, "stage", stage)
         files = stage(shard, append, lost)
         assert files

@@ -241,7 +241,7 @@ def test_the_feed_is_read_instead_of_the_files(tmp_path: Path, monkeypatch: pyte
     one, spec = followed(tmp_path, path)
     Table(path).delete("id < 3")
     plain = RowReader.updates
-    monkeypatch.setattr(RowReader, "updates", lambda self, r, dictionaries: (read.append(r.path), plain(self, r))[1])
+    monkeypatch.setattr(RowReader, "updates", lambda self, r, *_: (read.append(r.path), plain(self, r))[1])
     tick(one, 1100)
 
     assert [name.split("/")[0] for name in read] == ["_change_data"]

@@ -236,10 +236,10 @@ def test_what_a_table_has_of_years_that_python_has_not_is_sought_and_named(days:
 def test_a_call_that_fails_each_time_ends_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed = transaction.updates_of
 
-    def failing(spec: WrittenTable, operation: str, rows: pa.Table, before: pa.Table) -> pa.Table:
+    def failing(spec: WrittenTable, operation: str, rows: pa.Table, before: pa.Table, sets: Any = None) -> pa.Table:
         if 13 in rows.column("id").to_pylist():
             raise OverflowError("13")
-        return computed(spec, operation, rows, before)
+        return computed(spec, operation, rows, before, sets)
 
     monkeypatch.setattr(transaction, "updates_of", failing)
     writer = Writer(tmp_path)

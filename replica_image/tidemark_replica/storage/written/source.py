@@ -31,7 +31,7 @@ from tidemark_replica.storage.written.contents import TouchedRows, checked, upda
 from tidemark_replica.storage.written.generations import (
     Generations,
     Place,
-    begun,
+    begin_entry,
     first_rows,
     without_added,
     written_now,
@@ -136,7 +136,7 @@ class WrittenIngestion(Source):
             name = table.table.name
             self._busy = monotonic(), f"copying the rows of table {spec_name(name)} for the columns that were added"
             file = first_rows(base, shard, time, self._check_interrupted)
-            changes[begun(table)] = str(int(time))
+            changes[begin_entry(table)] = str(int(time))
             staged[name] = [file] if file else []
         self._busy = None
         self._outdated = []
