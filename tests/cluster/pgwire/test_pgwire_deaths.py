@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.pgwire.asking import asking, errors_of, summary
+from tests.cluster.pgwire.polling_pods import errors_of, polling, summary
 from tests.cluster.pgwire.sql_port import HOME, SqlPort
 from tests.cluster.waiting import wait_for
 from tests.cluster.whole.gateway import leader
@@ -66,7 +66,7 @@ def test_crash_clients_go_on(
 ) -> None:
     """A client whose connection ended has an error; one whose question waits for another leader may have none."""
     before = processes(served.system.drivers())
-    with asking(served, images["replica"].name) as clients:
+    with polling(served, images["replica"].name) as clients:
         how(served)
         for client in clients:
             client.wait_for_answers()

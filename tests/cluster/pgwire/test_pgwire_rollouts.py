@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.pgwire.asking import asking, errors_of, summary
+from tests.cluster.pgwire.polling_pods import errors_of, polling, summary
 from tests.cluster.pgwire.sql_port import DEPLOYMENT, SqlPort
 from tidemark_devcluster.images.build import Image
 
@@ -10,7 +10,7 @@ from tidemark_devcluster.images.build import Image
 def test_a_rollout_refuses_no_connection(served: SqlPort, images: dict[str, Image]) -> None:
     """Each pod that ends accepts connections until no node leads any to it. A session on it ends with the reason."""
     before = set(served.wait_for_pods(2))
-    with asking(served, images["replica"].name) as clients:
+    with polling(served, images["replica"].name) as clients:
         served.kubectl("rollout", "restart", DEPLOYMENT)
         served.kubectl("rollout", "status", DEPLOYMENT, "--timeout=280s")
         after = set(served.wait_for_pods(2))
@@ -24,7 +24,7 @@ def test_a_rollout_refuses_no_connection(served: SqlPort, images: dict[str, Imag
 
 def test_pods_that_are_added_and_taken_away_refuse_no_connection(served: SqlPort, images: dict[str, Image]) -> None:
     """One, three, and one again."""
-    with asking(served, images["replica"].name, ["connections"]) as [client]:
+    with polling(served, images["replica"].name, ["connections"]) as [client]:
         for number in (1, 3, 1):
             served.kubectl("scale", DEPLOYMENT, f"--replicas={number}")
             served.wait_for_pods(number)

@@ -25,7 +25,7 @@ AGAIN = 20
 
 
 @dataclass(frozen=True)
-class AskingClient:
+class PollingClient:
     """A pod that asks for the statuses. `kind`: a connection for each question, or one as long as it lives."""
 
     served: SqlPort
@@ -98,10 +98,10 @@ class AskingClient:
 
 
 @contextmanager
-def asking(served: SqlPort, image: str, kinds: Sequence[str] = KINDS) -> Iterator[list[AskingClient]]:
+def polling(served: SqlPort, image: str, kinds: Sequence[str] = KINDS) -> Iterator[list[PollingClient]]:
     """Clients of these kinds, which have answers."""
     with ExitStack() as stack:
-        clients = [AskingClient(served, kind) for kind in kinds]
+        clients = [PollingClient(served, kind) for kind in kinds]
         for client in clients:
             client.remove()
             stack.callback(client.remove)
