@@ -358,7 +358,7 @@ def read_rows(
     column_filter: ColumnFilter = NO_FILTER,
     stored: Sequence[RetainedTable] = (),
 ) -> list[Row]:
-    """The rows of `rows`, as Python values, for the id of an introspection relation."""
+    """The rows of `rows`, as Python values, for the id of an introspection relation. Raises QueryRefused."""
     name = id.removeprefix(f"{SCHEMA}.")
     columns, made, size = COLUMNS[name], list[Row](), 0
     for row in map(_retained, stored) if id == RETAINED_TABLES else rows_of(context, namespace, name):

@@ -71,7 +71,8 @@ class DeltaLog:
         return self.state.frontiers.version
 
     def load(self) -> None:
-        """Opens the table again: after a gap, a change of schema or a checkpoint, or far behind."""
+        """Opens the table again: after a gap, a change of schema or a checkpoint, or far behind.
+        Raises ShardDeleted, ShardMismatch."""
         version = self.storage.version
         try:
             table = open_table(self.storage)
@@ -128,7 +129,7 @@ class DeltaLog:
 
     def attempt(self, change: Change) -> bool:
         """Commits the change as the next version, or finds it there: an earlier attempt of unknown outcome may have
-        landed since. False: another commit took that version (and is applied)."""
+        landed since. False: another commit took that version (and is applied). Raises SlotUnknown."""
         slot = self.version + 1
         if self._reopen_if_settings_changed():
             return self._has(slot, change)
@@ -316,7 +317,8 @@ def gap_check_seconds(table: DeltaTable) -> float:
 
 
 def read_state(table: DeltaTable) -> TableState:
-    """Frontiers and files of a freshly opened table, from its checkpoint and the entries after it."""
+    """Frontiers and files of a freshly opened table, from its checkpoint and the entries after it.
+    Raises ShardMismatch."""
     upper, since, term = (table.transaction_version(name) for name in (UPPER, SINCE, TERM))
     if upper is None or since is None or term is None:
         raise ShardMismatch(f"the Delta table at {table.table_uri} is not a shard: it has no frontiers")

@@ -105,7 +105,7 @@ def _nul() -> WireError:
 
 
 def result_formats(asked: Sequence[int], count: int) -> list[int]:
-    """The format of each column. `asked`: by Bind: none, one for all, or one for each."""
+    """The format of each column. `asked`: by Bind: none, one for all, or one for each. Raises WireError."""
     if not asked:
         return [TEXT] * count
     if len(asked) == 1:

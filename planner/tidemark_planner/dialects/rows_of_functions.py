@@ -14,7 +14,7 @@ from tidemark_planner.dialects.errors import NotTranslated
 
 
 def as_relation(node: Any) -> exp.Expression:
-    """A table, or a function in the place of one."""
+    """A table, or a function in the place of one. Raises NotTranslated."""
     function = node.this
     if not isinstance(function, exp.GenerateSeries | exp.ExplodingGenerateSeries):
         if isinstance(function, exp.Func):

@@ -12,7 +12,7 @@ from tidemark_protocol.types import INTERVAL_TYPES, ColumnType
 
 
 def lower_view(node: CatalystNode, context: Context) -> Lowered:
-    """A declared relation: Spark wraps its leaf in a View that carries the name."""
+    """A declared relation: Spark wraps its leaf in a View that carries the name. Raises CatalystFailed."""
     name = node.fields["desc"]["identifier"]["table"]
     known = context.leaves.get(name)
     if known is None:

@@ -162,7 +162,7 @@ class Worker:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of orphaned descendants, such as the JVM of a worker that died."""
+    """Make this process the parent of orphaned descendants, such as the JVM of a worker that died. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 

@@ -79,7 +79,7 @@ class History:
         self._complete = False
 
     def push(self, command: Command) -> None:
-        """Add the command. Commands about ids that are gone change nothing."""
+        """Add the command. Commands about ids that are gone change nothing. Raises ValueError."""
         match command:
             case CreateDataflow(dataflow):
                 entry = _Entry(dataflow)

@@ -78,7 +78,7 @@ class FairQueue:
             hold.shrink(0)
 
     async def acquire(self, caller: str, units: int = 1) -> QueueHold:
-        """Hold units like `hold`, until the caller releases them by `shrink(0)`."""
+        """Hold units like `hold`, until the caller releases them by `shrink(0)`. Raises TooMany."""
         units = min(units, self._share)
         if not self._waiting and units <= self.free and self._held[caller] + units <= self._share:
             self._take(caller, units)

@@ -9,7 +9,7 @@ from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 
 def parse_columns(fields: Fields) -> tuple[Column, ...]:
     """The declared columns. SQL does not tell `Id` from `id`, so two such columns are refused here: the rule is
-    too dear for the API server."""
+    too dear for the API server. Raises InvalidValue."""
     columns, seen = [], set[str]()
     for column in fields.children("columns"):
         name = column.text("name")

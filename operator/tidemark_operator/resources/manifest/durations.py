@@ -13,7 +13,7 @@ _WHOLE = re.compile(r"(?:[0-9]+(?:ms|s|m|h))+")
 
 
 def duration_ms(fields: Fields, name: str, default: str | Required = REQUIRED) -> int:
-    """The duration at `name` in milliseconds."""
+    """The duration at `name` in milliseconds. Raises InvalidValue."""
     text = fields.text(name, default)
     if not _WHOLE.fullmatch(text):
         raise InvalidValue(fields.at(name), f"must be a duration such as 500ms, 60s or 1h30m, not {text!r:.40}")

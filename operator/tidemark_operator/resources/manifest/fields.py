@@ -57,7 +57,7 @@ class Fields:
         return float(value)
 
     def choice(self, name: str, enum: type[_E], default: _E | Required = REQUIRED) -> _E:
-        """One of an enumeration's values."""
+        """One of an enumeration's values. Raises InvalidValue."""
         if default is not REQUIRED and not self.has(name):
             return default
         value = self.text(name)
@@ -68,7 +68,8 @@ class Fields:
             raise InvalidValue(self.at(name), f"must be one of {allowed}, not {value!r:.100}") from None
 
     def child(self, name: str) -> Fields:
-        """The object below `name`; an absent one reads as empty, so that an error names its missing field."""
+        """The object below `name`; an absent one reads as empty, so that an error names its missing field.
+        Raises WrongType."""
         value = self.values.get(name)
         if value is None:
             value = {}
@@ -77,14 +78,14 @@ class Fields:
         return Fields(value, self.at(name))
 
     def children(self, name: str) -> Iterator[Fields]:
-        """The objects of the list below `name`."""
+        """The objects of the list below `name`. Raises WrongType."""
         for i, value in enumerate(self._list(name)):
             if not isinstance(value, Mapping):
                 raise WrongType(f"{self.at(name)}[{i}]", "an object", value)
             yield Fields(value, f"{self.at(name)}[{i}]")
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """The strings of the list below `name`."""
+        """The strings of the list below `name`. Raises WrongType."""
         values = self._list(name)
         for i, value in enumerate(values):
             if not isinstance(value, str):

@@ -23,7 +23,7 @@ class IcebergCatalogue:
 
     @classmethod
     def parse(cls, spec: Fields) -> IcebergCatalogue | None:
-        """The catalogue of the spec of an instance; None where it names none."""
+        """The catalogue of the spec of an instance; None where it names none. Raises InvalidValue."""
         publish = spec.child("publish")
         if not publish.has("iceberg"):
             return None

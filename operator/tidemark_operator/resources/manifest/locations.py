@@ -27,7 +27,7 @@ def files_location(fields: Fields, name: str) -> str:
 
 
 def readable(at: str, path: str) -> str:
-    """The path, if files may be read there."""
+    """The path, if files may be read there. Raises InvalidValue."""
     if folder := forbidden_folder(path):
         raise InvalidValue(
             at, f"{path!r:.200} is in {folder}, whose files are the pod's own; put files elsewhere, such as /data"
@@ -91,7 +91,7 @@ def is_bucket(location: str) -> bool:
 
 
 def checked_bucket(at: str, text: str) -> str:
-    """The location s3://bucket/prefix, without a slash at its end."""
+    """The location s3://bucket/prefix, without a slash at its end. Raises InvalidValue."""
     bucket, *prefix = text.removeprefix(_S3).removesuffix("/").split("/")
     if not _BUCKET.fullmatch(bucket):
         raise InvalidValue(at, f"must name a bucket, as s3://bucket/prefix does: {_safe(text)!r:.200}")

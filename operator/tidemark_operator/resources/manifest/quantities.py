@@ -9,7 +9,7 @@ _UNIT = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
 def size_bytes(fields: Fields, name: str, default: str) -> int:
-    """A number of bytes, written in Mi, Gi or Ti."""
+    """A number of bytes, written in Mi, Gi or Ti. Raises InvalidValue."""
     text = fields.text(name, default)
     amount, unit = text[:-2], _UNIT.get(text[-2:])
     if unit is None or not amount.isdecimal():

@@ -82,7 +82,7 @@ def contents_shares(shard: ShardReader, parts: Sequence[FilePart], bits: int) ->
 def contents_divided(
     shard: ShardReader, parts: Sequence[FilePart], shares: int, share_of: Callable[[pa.Table], np.ndarray]
 ) -> Iterator[pa.Table]:
-    """The same, in shares by `share_of`, which gives equal rows the same one."""
+    """The same, in shares by `share_of`, which gives equal rows the same one. Raises NegativeRows."""
     schema = pa.schema([*shard.schema, pa.field(DIFF, pa.int64())])
     divided = divide(rows_of(parts, schema), schema, shares, share_of)
     for share in divided:

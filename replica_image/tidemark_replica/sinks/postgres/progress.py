@@ -128,7 +128,7 @@ def recorded_time(connection: Connection, sink: PostgresSink, contents: str) -> 
 
 
 def locked_progress(connection: Connection, sink: PostgresSink) -> PostgresSinkProgress:
-    """The row, locked until the end of the transaction."""
+    """The row, locked until the end of the transaction. Raises PersistError."""
     query = sql.SQL(_SELECT + " for update").format(_progress_table(sink))
     row = connection.execute(query, (sink.table,)).fetchone()
     if row is None:

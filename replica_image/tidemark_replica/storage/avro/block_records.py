@@ -172,7 +172,7 @@ class _Cursors:
 
     def counts(self) -> Longs:
         """The numbers of elements in blocks of lists. After a negative one comes a size in bytes, which is passed
-        over."""
+        over. Raises NotAvro."""
         found = self.numbers()
         if len(rows := np.flatnonzero(found < 0)):
             part = self.select(rows)

@@ -122,7 +122,7 @@ class Upstream:
             return connection
 
     def replicate(self) -> Replication:
-        """A connection for replication commands."""
+        """A connection for replication commands. Raises OperationalError."""
         with self._parameters() as parameters, self.errors():
             text = conninfo.make_conninfo(**parameters, replication="database")
             connection = pq.PGconn.connect(text.encode())
@@ -264,7 +264,7 @@ class Replication:
 
     def read(self, wait: bool = False, until: int = 0) -> bytes | None:
         """The next message with data; None if there is none yet. It waits for one where there must be one (`wait`), or
-        until the server has sent everything before the position `until`."""
+        until the server has sent everything before the position `until`. Raises OperationalError."""
         self._heard_at = time.monotonic()
         while True:
             size, data = self._connection.get_copy_data(1)

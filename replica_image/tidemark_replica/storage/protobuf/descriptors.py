@@ -63,7 +63,7 @@ class Descriptors:
             raise DescriptorRefused(f"the descriptors do not fit together: {str(error)[:300]}") from None
 
     def message(self, name: str) -> Any:
-        """The message type of this full name; the last file's first one where it is empty."""
+        """The message type of this full name; the last file's first one where it is empty. Raises DescriptorRefused."""
         if name:
             try:
                 return self._pool.FindMessageTypeByName(name)
@@ -72,7 +72,8 @@ class Descriptors:
         return self.by_indexes([0])
 
     def by_indexes(self, indexes: Sequence[int]) -> Any:
-        """The message type at this place of the last file: the message, then those inside it."""
+        """The message type at this place of the last file: the message, then those inside it.
+        Raises DescriptorRefused."""
         types = list(self._last.message_types_by_name.values())
         found = None
         for index in indexes:

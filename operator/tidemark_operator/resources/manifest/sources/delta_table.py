@@ -21,7 +21,8 @@ def parse_delta_table(fields: Fields) -> DeltaTable:
 
 
 def column_names(fields: Fields) -> tuple[str, ...]:
-    """The columns that are taken; none where all are. SQL does not tell `Id` from `id`, so both are refused."""
+    """The columns that are taken; none where all are. SQL does not tell `Id` from `id`, so both are refused.
+    Raises InvalidValue."""
     if not fields.has("columns"):
         return ()
     names = fields.texts("columns")

@@ -9,7 +9,7 @@ from tidemark_protocol.plan.ingestion import IntrospectionSource, IntrospectionT
 
 
 def parse_introspection(fields: Fields) -> IntrospectionSource:
-    """The source of `spec.introspection`, by default with all relations that can be tables."""
+    """The source of `spec.introspection`, by default with all relations that can be tables. Raises InvalidValue."""
     names = fields.texts("relations") or TABLES
     for name in names:
         if name not in TABLES:

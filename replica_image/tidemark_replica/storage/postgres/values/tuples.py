@@ -48,7 +48,7 @@ class Tuples:
         return self.sent_texts(column, rows)
 
     def sent_texts(self, column: int, rows: Positions | None = None) -> pa.Array:
-        """The column's texts, NULL where one was not sent."""
+        """The column's texts, NULL where one was not sent. Raises IngestionError."""
         kinds, starts, lengths = self.kinds[column], self.starts[column], self.lengths[column]
         if rows is not None:
             kinds, starts, lengths = kinds[rows], starts[rows], lengths[rows]
