@@ -95,7 +95,8 @@ class _History:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What one bound took: the greatest memory in MiB, before and while it caught up, and the frontiers on the way."""
+    """The measures of one bound: the greatest memory in MiB, before and while it caught up, and the frontiers on the
+    way."""
 
     steady_mib: float
     peak_mib: float

@@ -181,7 +181,7 @@ def _timed_start(system: System) -> dict[str, float]:
 
 
 def _start(system: System, spec: Mapping[str, Any]) -> None:
-    """Until it is Online; its executors are on their way then."""
+    """Start the replica, and wait until it is Online; its executors are on their way then."""
     system.apply("ComputeReplica", "r1", dict(spec))
     _wait(system, "Online")
 

@@ -92,7 +92,7 @@ def _figures(at: Setting) -> Figures:
 
 
 def _names(affinity: ExecutorAffinity) -> list[str]:
-    """Of views that are at home in each executor, turn by turn."""
+    """The names of views that are at home in each executor, turn by turn."""
     until(lambda: len(affinity.executors()) == EXECUTORS)
     executors = affinity.executors()
     free = [f"view{number}" for number in range(1000)]

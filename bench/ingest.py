@@ -1,4 +1,4 @@
-"""What a MERGE of 1% of a Delta table costs a `delta` source, with the change data feed and without it.
+"""The cost of a MERGE of 1% of a Delta table for a `delta` source, with the change data feed and without it.
 
     python -m bench.ingest [--rows 10000000] [--json] [--quick]
 
@@ -113,7 +113,7 @@ def touched(path: str, version: int, feed: bool) -> list[str]:
 
 
 def turns(ours: Callable[[], int], peer: Callable[[], object], updates: int) -> tuple[list[Cost], list[Cost]]:
-    """What both sides cost, after one turn that does not count."""
+    """The costs of both sides, after one turn that does not count."""
     own, theirs = list[Cost](), list[Cost]()
     for _ in range(TURNS + 1):
         cost, found = measured(ours)

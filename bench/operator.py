@@ -181,7 +181,7 @@ class Conditions:
         self._reading.join()
 
     def hold(self, which: int) -> int:
-        """Of how many Dataflows the condition is true."""
+        """The number of Dataflows of which the condition is true."""
         if self._watch.poll() is not None:
             raise DeadlineExceeded("kubectl does not watch any more")
         return sum(message[which : which + 1] == ["True"] for message in list(self._said.values()))

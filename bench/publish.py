@@ -1,4 +1,4 @@
-"""What a published table costs: the bytes written for changes, beside Spark's MERGE of the same changes.
+"""The cost of a published table: the bytes written for changes, beside Spark's MERGE of the same changes.
 
     python -m bench.publish [--rows 10000000] [--every 10] [--json] [--quick]
 
@@ -146,7 +146,7 @@ def turn(mailbox: Mailbox) -> None:
 
 
 def merged(spark: SparkWriter, folder: Path, new: pa.Table) -> Cost:
-    """What Spark's MERGE of the new rows costs, into the peer's table."""
+    """The cost of Spark's MERGE of the new rows into the peer's table."""
     pq.write_table(new, folder / "changes.parquet")
     statement = (
         f"MERGE INTO delta.`{folder}/peer` t USING parquet.`{folder}/changes.parquet` s ON t.id = s.id "
@@ -156,7 +156,7 @@ def merged(spark: SparkWriter, folder: Path, new: pa.Table) -> Cost:
 
 
 def scans(view: View) -> float:
-    """How much more processor time a scan of the published files takes than one of the rows written once. It reads
+    """The processor time of a scan of the published files over that of the rows written once. It reads
     every value: what statistics answer would compare how files are opened."""
     files = DeltaTable(view.folder / "published").file_uris()
     once = view.folder / "once.parquet"

@@ -89,13 +89,13 @@ async def _operate(tables: Tables, stored: Stored, address: str, term: int) -> t
 
 
 def _at(instance: Controlled, stored: Stored) -> int:
-    """How far the furthest behind is."""
+    """The upper of the view that is furthest behind."""
     found = (instance.core.dataflows.collection(id) for d in stored.dataflows for id in d.export_ids)
     return min(c.write.encode() if c is not None and c.write is not None else 0 for c in found)
 
 
 def _as_of(wanted: DataflowDescription, description: Description) -> DataflowDescription:
-    """As the operator chooses it: of what runs, where it can be read; else where it was stored to begin."""
+    """The as_of that the operator chooses: of what runs, where it can be read; else where it was stored to begin."""
     running = tuple(running_sinces(wanted, [description]))
     known = tuple(Input(s.shard.location, None) for s in wanted.source_imports) if running else ()
     return replace(wanted, as_of=select_as_of(AsOfRequest(known, stored=wanted.as_of, running=running)))

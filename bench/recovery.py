@@ -1,4 +1,4 @@
-"""How long the system is away, or late, when a part of it dies: `python -m bench.recovery [--json]`.
+"""The time for which the system is away, or late, when a part of it dies: `python -m bench.recovery [--json]`.
 
     operator_s              SIGKILL to the operator, the next one starts at once, until the gateway answers a lookup
     planner_failed_queries  SIGKILL to the JVMs of the planner under queries: queries that failed
@@ -45,7 +45,7 @@ PLANNED = "SELECT count(*) AS n, sum(q) AS q FROM `by-part` WHERE l_partkey % 10
 """A statement that nobody has planned before, as its number differs each time."""
 CHECKED, KEYS = 20, 1000
 CLIENTS, PAUSE_SECONDS = 2, 0.1
-"""So many clients ask, each so long after its last answer."""
+"""The number of clients, and the pause of each after its last answer."""
 POLL_SECONDS = 0.02
 BOUND = 300.0
 
@@ -179,7 +179,7 @@ class Trouble(Exception):
 
 @dataclass
 class Asked:
-    """What clients met: seconds of each answer, its age (seconds) when it came, and failures."""
+    """The experience of clients: seconds of each answer, its age (seconds) when it came, and failures."""
 
     seconds: list[float] = field(default_factory=list)
     ages: list[float] = field(default_factory=list)

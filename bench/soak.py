@@ -113,7 +113,7 @@ def _soak(folder: Path, lines: int, steps: int, rows: int) -> Soak:
 
 
 def _answer(data: Tables, changes: Sequence[Delta]) -> pa.Table:
-    """Of all rounds but the last nothing is left: each undid what it did."""
+    """Nothing is left of all rounds but the last: each undid what it did."""
     database = DuckDb(data, [JOIN_AND_SUM])
     for delta in changes:
         database.apply(delta)

@@ -87,7 +87,7 @@ class Tables:
             source.forget(max(min(self.now - READABLE, read_from - 1), AS_OF))
 
     def views(self, plan: Planner, count: int) -> list[DataflowDescription]:
-        """So many dataflows, spread over the tables."""
+        """The dataflows, spread over the tables."""
         shards = {f"t{i}": (source.location, source.schema) for i, source in enumerate(self.sources)}
         plans = [planned(plan, VIEW.format(table=t), {t: shard}) for t, shard in shards.items()]
         return [described(plans[number % len(plans)], self.now, f"view{number}") for number in range(count)]
@@ -184,8 +184,8 @@ def _installed(
 
 
 def _cpu_seconds() -> float:
-    """Of all that this process started, as of the last look if it has ended since; so look now and then. The planner
-    beside the replica has nothing to do."""
+    """The processor time of all that this process started. A process that ended counts as of the last look, so look now
+    and then. The planner beside the replica has nothing to do."""
     return descendants_cpu_ms() / 1e3
 
 

@@ -13,7 +13,7 @@ def matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def text_of(path: Path) -> str:
-    """What the file holds; nothing where it is gone."""
+    """The text of the file; empty where it is gone."""
     try:
         return path.read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):

@@ -24,13 +24,13 @@ class Attempt:
         return not self._thread.is_alive()
 
     def how_it_ended(self) -> type[BaseException] | None:
-        """What it raised; None: it succeeded."""
+        """The error that it raised; None: it succeeded."""
         self._thread.join(BOUND)
         assert self.is_over, "the step goes on"
         return self._raised
 
     def cancelled(self) -> type[BaseException] | None:
-        """How it ends when its dataflow is cancelled now."""
+        """The end of the job when its dataflow is cancelled now."""
         self._dataflow.cancel()
         return self.how_it_ended()
 

@@ -29,8 +29,8 @@ def nothing_is_left_running(request: pytest.FixtureRequest, tmp_path_factory: py
 
 
 def left(folder: bytes) -> dict[int, str]:
-    """Our descendants, and processes that nobody owns any more but that speak of the session's folder. Those of another
-    lane have a folder of the same name in a mount namespace of their own (tests/lanes/memory_folder.py)."""
+    """Our descendants, and processes that nobody owns any more but that speak of the session's folder. The processes of
+    another lane have a folder of the same name in a mount namespace of their own (tests/lanes/memory_folder.py)."""
     ours = namespace(os.getpid())
     named = {int(p.name) for p in Path("/proc").glob("[0-9]*") if folder in command(int(p.name))}
     orphans = {pid for pid in named if namespace(pid) == ours}

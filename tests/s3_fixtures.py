@@ -20,7 +20,7 @@ class Place:
     folder: Path
 
     def left(self) -> list[Path]:
-        """What is there. Of a bucket only objects: its folders are the server's own affair."""
+        """The names that are left. A bucket has only objects: its folders are the server's own affair."""
         on_disk = self.location == str(self.folder)
         return [path for path in self.folder.rglob("*") if on_disk or path.is_file()]
 

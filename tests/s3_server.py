@@ -42,7 +42,7 @@ class S3Server:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a client must be told."""
+        """The environment of a client."""
         return self.through(self.port)
 
     def through(self, port: int) -> dict[str, str]:

@@ -50,7 +50,7 @@ def program() -> str | None:
 
 
 def missing() -> str:
-    """What this machine lacks; empty if it has all."""
+    """The programs that this machine lacks; empty if it has all."""
     if program() is None:
         return "no juicefs: put it into PATH, or name it by TIDEMARK_JUICEFS"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
@@ -128,7 +128,7 @@ class Volume:
     b: Node
 
     def objects(self) -> list[Path]:
-        """What is in the bucket of files' contents."""
+        """The contents of the objects of files in the bucket."""
         return [
             path
             for path in (self.store.folder / self.store.bucket / "scratch" / "chunks").rglob("*_*")

@@ -1,4 +1,4 @@
-"""How often an API server was asked, by its own count.
+"""The requests of an API server, by its own count.
 
     apiserver_request_total{verb="PATCH",group="compute.tidemark.dev",resource="dataflows",subresource="status",...} 17
 

@@ -29,7 +29,7 @@ def context() -> dict[str, Any]:
 
 
 def load() -> float:
-    """How many processes wanted to run, on average over the last minute."""
+    """The number of processes that wanted to run, on average over the last minute."""
     return round(os.getloadavg()[0], 1)
 
 

@@ -153,7 +153,7 @@ class View:
 
     @property
     def arrangements(self) -> int:
-        """How many there are."""
+        """The number of arrangements."""
         return len(self._store.arrangements())
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Engine:
 
     @property
     def shape(self) -> str:
-        """Of small steps: one Spark task, or none."""
+        """The shape of small steps: one Spark task, or none."""
         return TASK if self.workers is None else DRIVER
 
 

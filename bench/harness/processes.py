@@ -35,11 +35,11 @@ class Spent:
     own: int
     """In user and in kernel mode, threads that have ended included."""
     waited: int
-    """Of children, and theirs, that it has waited for."""
+    """The processor time of children, and theirs, that it has waited for."""
 
 
 class Descendants:
-    """Of one process, this one by default, which is not counted itself. Not for several threads."""
+    """The descendants of one process, this one by default, without itself. One thread may use it."""
 
     def __init__(self, root: int | None = None) -> None:
         self._root = os.getpid() if root is None else root

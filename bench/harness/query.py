@@ -64,7 +64,7 @@ Key = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Facts:
-    """What planning knows of tables, by their names: row counts, and the columns of a primary key."""
+    """The facts that planning has of tables, by their names: row counts, and the columns of a primary key."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def planned_together(
 
 
 def described(answer: Planned, as_of: int, name: str = "bench") -> DataflowDescription:
-    """As a dataflow of its own, hydrated at a time."""
+    """The query as a dataflow of its own, hydrated at a time."""
     description, _ = assemble(Named(name, name), answer, {})
     description = with_as_of(description, Time(as_of))
     check_dataflow(description)

@@ -36,7 +36,7 @@ def rounded(figures: Mapping[str, float | None]) -> Figures:
 def worst(
     figures: Mapping[str, float | None], name: str, of: Sequence[str], pick: Callable[[Sequence[float]], float]
 ) -> Figures:
-    """Of a ratio for several views the least favourable, under its plain name; None where there is none."""
+    """The least favourable value of a ratio for several views, under its plain name; None where there is none."""
     found = Figures()
     for kind in ("ratio", "cpu_ratio"):
         ratios = [figures.get(f"{name}_{kind}_{view}") for view in of]

@@ -91,7 +91,7 @@ class Driven(ReplicaStream):
         self.send(*(AllowCompaction(id, Frontier.at(Time(since))) for id in exports))
 
     def uppers(self, exports: Sequence[GlobalId]) -> list[int]:
-        """How far each was in_time."""
+        """The upper that each had in time."""
         with self._changed:
             return [self._uppers.get(id, 0) for id in exports]
 

@@ -48,7 +48,7 @@ class Simulated(compute_pb2_grpc.ComputeServicer):
         self.moving = True
 
     async def Describe(self, request: Any, context: Any) -> Any:
-        """Of one that outlived its operator: nothing is installed. Shards are as far as the clock."""
+        """The answer of a replica that outlived its operator: nothing is installed. Shards are as far as the clock."""
         upper, zero = Frontier.at(now_ms()), Frontier.minimum()
         replicas = [] if self._outlived else list(self._replicas)
         there = {id for replica in replicas for id in replica.shards}

@@ -123,7 +123,7 @@ def _percentiles(engine: str, name: str, walls: Sequence[float]) -> Figures:
 
 
 def _ratio(figures: Figures, name: str, ratio: str, peer: str, clock: str = "") -> Figures:
-    """Of events per second: none where the peer has no figure."""
+    """The ratio of events per second; none where the peer has no figure."""
     ours, theirs = (figures.get(f"{engine}events_per_{clock}s_{name}") for engine in ("", peer))
     assert ours is not None
     return {f"{ratio}_{name}": ours / theirs} if theirs is not None else {}

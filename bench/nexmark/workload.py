@@ -42,7 +42,7 @@ class Steps:
         return model.rows(table, first * self.events, (first + count) * self.events)
 
     def updates(self, table: str, step: int, time: int) -> pa.Table:
-        """Those of a step, as a shard has them."""
+        """The updates of a step, as a shard has them."""
         rows = pa.Table.from_batches([self.rows(table, step)])
         for name, value in ((TIME, time), (DIFF, 1)):
             rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))

@@ -1,4 +1,4 @@
-"""How old a view over PostgreSQL is: from the commit of a transaction to the frontier that says that the view has it.
+"""The age of a view over PostgreSQL: from the commit of a transaction to the frontier that says that the view has it.
 
     freshness_p50_s, freshness_p99_s    a tick of 1 s
     fast_freshness_p50_s, ..._p99_s     a tick of 200 ms
@@ -69,7 +69,7 @@ class _Watched(Driven):
 
 
 def figures(seconds: float = SECONDS) -> dict[str, Any]:
-    """Of both ticks. Raises WrongAnswer."""
+    """The figures of both ticks. Raises WrongAnswer."""
     found = dict[str, Any]()
     for name, tick_ms in (("freshness", 1000), ("fast_freshness", 200)):
         progress(f"{CHANGES_PER_S} changes/s, a tick of {tick_ms} ms")
@@ -126,7 +126,7 @@ def _secret(folder: Path) -> Iterator[None]:
 
 
 def _view(plan: Planner, location: str, schema: pa.Schema) -> DataflowDescription:
-    """Of the table once it is there."""
+    """A view of the table, once that is there."""
     while not (Path(location) / "_delta_log").exists() or (upper := open_shard(location).state().upper) == 0:
         time.sleep(0.1)
     return describe(plan, VIEW, {"t": (Path(location), schema)}, upper - 1)

@@ -1,4 +1,4 @@
-"""How old the records of a sink's topic are: from a record of one topic to the record of another one that has it.
+"""The age of the records of a sink's topic: from a record of one topic to the record of another one that has it.
 
     kafka_end_to_end_p50_s, kafka_end_to_end_p99_s    with a tick of 1 s
 
@@ -36,7 +36,7 @@ VIEW = "SELECT kind, count(*) AS n, max(number) AS last FROM broker.changes GROU
 
 
 def figures(seconds: float, folder: Path) -> dict[str, Any]:
-    """Of `seconds` after a warm-up. Raises WrongAnswer."""
+    """The figures of `seconds` after a warm-up. Raises WrongAnswer."""
     with broker(folder / "end-to-end") as kafka, started_system() as system:
         new_topic(kafka, name=SOURCE)
         new_topic(kafka, name=SINK)

@@ -1,4 +1,4 @@
-"""How long a kernel's step takes, by the size of the delta and of the state: `python -m bench.parts.kernels [--json]`.
+"""The time of a kernel's step, by the size of the delta and of the state: `python -m bench.parts.kernels [--json]`.
 
 A join on (bigint, string) with a lineitem-like side of 1M and of 5M rows, then sum and count by (date, string), both in
 this process and without Spark. The cost of a step should follow its delta: `state_ratio` is the time at 5M over 1M.

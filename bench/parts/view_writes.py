@@ -81,7 +81,7 @@ def stage_files(folder: Path, rows: int, change: int) -> None:
 
 
 def write(shard: Shard, staged: Path, tasks: TaskWriter | None) -> None:
-    """What the sink does with the output of a hydration."""
+    """Write the output of a hydration, as the sink does."""
     files, ids = tuple(sorted(staged.iterdir())), count()
     delta = SinkDelta(GlobalId("view"), Time(AS_OF), Time(AS_OF + 1), STAGED, files, 1)  # type: ignore[arg-type]
     progress_of = SinkProgress(AS_OF, lambda: f"{staged.name}-{next(ids)}-{time.time_ns()}")

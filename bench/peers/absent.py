@@ -6,7 +6,7 @@ PEERS = ("pathway", "dd")
 
 
 class PeerAbsent(Exception):
-    """Why, and what would install it."""
+    """The peer is not installed. The text says why, and what would install it."""
 
 
 def check_wanted(peer: str, wanted: str) -> None:

@@ -32,7 +32,7 @@ VERSION = "2.3.0"
 _VIEWS = Path(__file__).parent / "flink_views"
 _SECONDS = 3600
 OTHER_TEXTS: Mapping[str, str] = {path.stem: path.read_text() for path in (_VIEWS / "queries").glob("q*.sql")}
-"""Those of Flink's dialect where it differs from Spark's: other functions, words that it reserves, no QUALIFY."""
+"""The texts in Flink's dialect where it differs from Spark's: other functions, words that it reserves, no QUALIFY."""
 NOT_EXPRESSED = frozenset({"q06", "q11"})
 """Flink refuses a window function over rows that change (q6), and one by a column that is no time of events (q11)."""
 _PASSES = 3
@@ -50,8 +50,8 @@ appender.file.layout.pattern = %d %-5p %c %m%n
 
 @dataclass(frozen=True)
 class FlinkRun:
-    """Of all events: seconds by the clock and of CPU time, beyond those of a job without events; None where the events
-    are too few to tell. `freshness_ms`: of each step that changed rows."""
+    """The costs of all events: seconds by the clock and of CPU time, beyond those of a job without events; None where
+    the events are too few to tell. `freshness_ms`: of each step that changed rows."""
 
     wall_s: float | None
     cpu_s: float | None

@@ -44,7 +44,7 @@ class SparkCosts:
 
     @staticmethod
     def from_json(text: bytes) -> SparkCosts:
-        """As `asdict` and JSON made it."""
+        """The value that `asdict` and JSON made."""
         return SparkCosts(**{name: [Cost(**cost) for cost in costs] for name, costs in json.loads(text).items()})
 
 

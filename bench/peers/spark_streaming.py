@@ -27,7 +27,7 @@ FROM (
 )
 """
 KEYS: Mapping[str, int] = {"q17": 2, "q18": 2}
-"""How many of the first columns are the key of a query whose rows change; others have new rows alone."""
+"""The number of first columns that are the key of a query whose rows change; others have new rows alone."""
 OTHER_TEXTS: Mapping[str, str] = {"q18": LAST_BIDS}
 EXPRESSED = frozenset({"q00", "q01", "q02", "q03", "q10", "q13", "q14", "q17", "q18", "q20", "q21", "q22"})
 """The others aggregate what is aggregated or joined, count distinct values, or rank: Structured Streaming refuses

@@ -27,7 +27,7 @@ _WORKER = (sys.executable, "-m", "bench.profiling.worker")
 
 @dataclass(frozen=True)
 class Steps:
-    """So many deltas of so many rows; those of the warm-up come before, and do not count."""
+    """The deltas and their rows. Those of the warm-up come before, and do not count."""
 
     timed: int
     rows: int

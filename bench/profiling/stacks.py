@@ -53,7 +53,7 @@ def _sample(path: Path) -> None:
 
 
 def _process(command: str) -> str:
-    """What it is."""
+    """The kind of process."""
     if "bench.profiling.worker" in command:
         return "step worker"
     return "task" if "pyspark.worker" in command else "driver"

@@ -17,7 +17,7 @@ from bench.harness.live_lineitem import LOOKUP
 CLIENT_PROCESSES, WARM_UP, PATIENCE_SECONDS = 2, 50, 120.0
 LOOKUP_BY_PARAMETER = LOOKUP.format(key="%s").encode()
 Options = Mapping[str, Any]
-"""Of a connection, as libpq has them."""
+"""The options of a connection, as libpq has them."""
 
 
 def asked(servers: Sequence[Options], keys: Sequence[int], seconds: float, connections: int) -> list[float]:

@@ -1,1 +1,1 @@
-"""What shared arrangements save; `python -m bench.sharing`."""
+"""The savings of shared arrangements: `python -m bench.sharing`."""

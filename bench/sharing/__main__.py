@@ -1,4 +1,4 @@
-"""What sharing saves: `python -m bench.sharing [--json] [--queries q1,q3,...]`.
+"""The savings of sharing: `python -m bench.sharing [--json] [--queries q1,q3,...]`.
 
 TPC-H's 22 queries, each as a Dataflow by itself, and all as views of one Dataflow, and three views over one subquery
 (`parts`), in steps of 100 lines. "After" is the planner's plan; "before" is that plan with every arrangement kept by

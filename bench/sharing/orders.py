@@ -30,7 +30,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def facts(history: TpchHistory) -> Facts:
-    """What planning knows of the history's tables."""
+    """The facts that planning has of the history's tables."""
     rows = {name: max(1024, 1 << table.rows.bit_length() - 1) for name, table in history.tables.items()}
     return Facts(rows, _KEYS)
 

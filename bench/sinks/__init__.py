@@ -1,1 +1,1 @@
-"""How fast views are written outside of Tidemark: `python -m bench.sinks`."""
+"""The speed at which views are written outside of Tidemark: `python -m bench.sinks`."""

@@ -1,4 +1,4 @@
-"""How fast a view is written to a Kafka topic.
+"""The speed at which a view is written to a Kafka topic.
 
     python -m bench.sinks [--rows 500000] [--seconds 60] [--json] [--quick]
 

@@ -23,7 +23,7 @@ CACHED_LINES_MAX = 12_000_000
 
 
 def figures(given: Setting) -> Figures:
-    """Of every size, one after the other: the state of the largest takes most of a machine."""
+    """The figures of every size, one after the other: the state of the largest takes most of a machine."""
     found = Figures()
     for lines in given.options.recompute_lines:
         ticks = [given.options.delta_rows] * (given.options.warm_up + given.options.steps)

@@ -31,7 +31,7 @@ class Options:
     shape_rows: Sequence[int] = ()
     exchange_rows: Sequence[int] = ()
     together: Sequence[int] = ()
-    """How many dataflows step at once."""
+    """The numbers of dataflows that step at once."""
     spark_memory: str = "1g"
     peers: str = ""
     warm_up: int = 5

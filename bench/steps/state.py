@@ -11,7 +11,7 @@ from bench.steps.setting import Setting
 
 
 def figures(given: Setting, kinds: tuple[Query, ...] = STATE) -> Figures:
-    """Of every kind; one after the other, over the same histories."""
+    """The figures of every kind, one after the other, over the same histories."""
     options, found = given.options, Figures()
     ticks = [options.delta_rows] * ((options.warm_up + options.steps) * len(kinds))
     with given.histories(options.state_lines, kinds, ticks) as histories:

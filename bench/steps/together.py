@@ -36,7 +36,7 @@ from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots, StageFee
 from tidemark_replica.render.task.stage import Stage
 
 THREADS = 4
-"""Of a replica, for Spark's jobs."""
+"""The threads of a replica for Spark's jobs."""
 WAIT_SECONDS = 600.0
 """If one of the steps fails before its job, the others do not wait for ever."""
 LINES = 60_000

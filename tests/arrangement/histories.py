@@ -199,7 +199,7 @@ def unmix(x: np.ndarray) -> np.ndarray:
 
 
 class Driver:
-    """What the replica's driver does around kernels: pins manifests, commits what a step wrote, merges."""
+    """Does the work of the replica's driver around kernels: pins manifests, commits what a step wrote, merges."""
 
     def __init__(self, directory: Path, *manifests: Manifest, chunk_rows: int = 1 << 18, merging: bool = True) -> None:
         self.directory, self.chunk_rows, self.merging = directory, chunk_rows, merging

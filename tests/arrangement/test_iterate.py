@@ -38,7 +38,7 @@ def history(rng: np.random.Generator, times: int) -> list[tuple]:
 
 
 def output(shape: AccumulatorLayout, rows: Counter) -> Counter:
-    """What the reduce gives for a multiset; an error for a group that holds less than nothing."""
+    """The output of the reduce for a multiset; an error for a group that holds less than nothing."""
     groups = {row: n for row, n in rows.items() if n}
     if not shape.key:
         total = sum(groups.values())
@@ -51,7 +51,7 @@ def output(shape: AccumulatorLayout, rows: Counter) -> Counter:
 
 
 def at(found: Counter, time: int, iteration: int | None) -> Counter:
-    """What is shown at a time from an iteration on (None: the errors, which have none)."""
+    """The rows that are shown at a time from an iteration on (None: the errors, which have none)."""
     made: Counter = Counter()
     for (row, error, when), diff in found.items():
         if when <= time and (error is None) == (iteration is not None):
@@ -121,7 +121,7 @@ def test_split_a_kernel_inside_two_loops_is_right_in_every_pair_of_iterations(
 
 
 def test_errors_pass_through_a_kernel_inside_a_loop_without_an_iteration(tmp_path: Path) -> None:
-    """Of the output's columns, all NULL."""
+    """An error has all the output's columns, which are NULL."""
     spec = IterateSpec(A, (INT,), (0,), ReduceSpec(A, COUNTS), ((A, COUNTS.layout),))
     driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 3))
 

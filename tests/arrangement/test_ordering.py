@@ -11,7 +11,7 @@ from tidemark_replica.arrangement.rows.ordering import ranks
 
 
 def key(value: object) -> tuple:
-    """What Python orders as Spark orders the value."""
+    """A key that Python orders as Spark orders the value."""
     if value is None:
         return (0,)
     if isinstance(value, list | dict):
@@ -34,5 +34,5 @@ def test_ranks_order_as_spark_orders_values(t: pa.DataType) -> None:
 
 
 def test_an_empty_column_has_no_ranks() -> None:
-    """As all kernels, it is called with empty batches too."""
+    """The function is called with empty batches, too, as all kernels are."""
     assert [ranks(pa.array([], t)).tolist() for t in TYPES] == [[]] * len(TYPES)

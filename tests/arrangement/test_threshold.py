@@ -55,7 +55,8 @@ def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, tmp_path
 
 
 def test_errors_pass_and_a_multiplicity_below_zero_is_none(tmp_path: Path) -> None:
-    """What EXCEPT ALL leaves behind shows nothing until enough of it comes back; an errs row goes through as it is."""
+    """A row that EXCEPT ALL took too often shows nothing until enough of it comes back; an errs row goes through as it
+    is."""
     driver = Driver(tmp_path, Manifest.empty(A, counts_of((pa.int64(),)).layout, 0))
     shown = []
     for time, rows in enumerate([[((1,), 0, -2), ("boom", 0, 1)], [((1,), 1, 3)], [("boom", 2, -1)]]):

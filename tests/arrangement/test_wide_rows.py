@@ -45,7 +45,7 @@ def test_chunks_end_where_they_would_be_too_large() -> None:
 
 
 def test_merges_hold_fewer_of_them() -> None:
-    """Of many keys, and of one that is cut by the rows themselves."""
+    """The rows are of many keys, and of one that is cut by the rows themselves."""
     for key in (None, 7):
         runs = [Segment.of(sorted_rows(wide(40, key), LAYOUT)) for _ in range(3)]
         merged = list(merge_segments(runs, LAYOUT, 5))

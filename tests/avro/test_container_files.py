@@ -136,7 +136,7 @@ def test_a_cut_file_is_found_but_at_the_end_of_a_block() -> None:
 
 
 def test_what_is_no_avro_file_looks_complete() -> None:
-    """So it is refused, not waited for."""
+    """The file is refused, and not waited for."""
     for file in (b"PAR1 nonsense PAR1", b"1234"):
         assert looks_complete(io.BytesIO(file))
         with pytest.raises(NotAvro, match="does not begin"):
@@ -210,7 +210,7 @@ def test_blocks_become_no_more_than_a_limit(codec: str, monkeypatch: pytest.Monk
 
 
 def test_a_file_becomes_no_more_than_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many blocks, none of which is too large."""
+    """The file has many blocks, none of which is too large."""
     file = container(LINE, [{"n": n, "text": "x" * 50_000} for n in range(20)], "deflate", 1)
     monkeypatch.setattr(module, "FREE_BYTES", 1_100_000)
     assert len(read_pieces(file)[0]) == 20
@@ -257,7 +257,7 @@ def test_blocks_within_the_data_are_no_blocks() -> None:
 
 @pytest.mark.parametrize("marker", [MARKER, bytes(16)])
 def test_markers_among_the_data_change_no_row(marker: bytes) -> None:
-    """Of a writer with a marker that data have, too: pieces are read right, or the file is refused."""
+    """The writer's marker occurs in the data, too: pieces are read right, or the file is refused."""
     refused = 0
     for seed in range(60):
         rng = random.Random(seed)
@@ -321,7 +321,7 @@ def test_unions_of_many_branches() -> None:
 
 
 def test_blocks_without_data_take_memory_too() -> None:
-    """So a group has no more than a number of them."""
+    """A group has at most a number of them."""
     groups = list(groups_of(Block(0, b"") for _ in range(300_000)))
     assert sum(map(len, groups)) == 300_000
     assert max(map(len, groups)) <= GROUP_BYTES // BLOCK_COST

@@ -23,7 +23,7 @@ LEASE = Asked("PUT", "leases.coordination.k8s.io")
 
 
 def test_requests_are_counted_by_what_was_asked_for_whatever_the_answer() -> None:
-    """What concerns no resource, such as these metrics, is left out."""
+    """Requests that concern no resource, such as these metrics, are left out."""
     assert parsed(BEFORE) == {STATUS: 11, LEASE: 100}
 
 

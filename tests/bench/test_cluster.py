@@ -9,7 +9,7 @@ from tidemark_replica.telemetry.metrics import Metrics
 
 
 def test_steps_are_counted_and_timed_as_replicas_tell_them() -> None:
-    """Of all its dataflows together."""
+    """The count is that of all its dataflows together."""
     metrics = Metrics()
     assert Steps.read(generate_latest(metrics.registry).decode()) == Steps(0, 0.0)
     for seconds in (0.25, 0.5):

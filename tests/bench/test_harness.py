@@ -105,7 +105,7 @@ def test_deltas_lead_duckdb_from_the_base_to_the_last_table(tmp_path: Path) -> N
 
 
 def test_the_same_deltas_may_be_cut_in_two_ways(tmp_path: Path) -> None:
-    """Of the same base and the same number of rows: ten of 4 are one of 40."""
+    """The base and the number of rows are the same: ten deltas of 4 are one of 40."""
     table = pa.table({name: np.arange(100) for name in ("l_orderkey", "l_partkey", "l_suppkey")})
     table = table.append_column("l_linenumber", pa.array(np.ones(100), pa.int32()))
     pq.write_table(table, tmp_path / "base.parquet")
@@ -146,7 +146,7 @@ def test_crash_while_data_are_made_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_two_runs_that_make_the_same_data_share_one(tmp_path: Path) -> None:
-    """Who comes second takes what the first has made."""
+    """The second run takes the data that the first has made."""
 
     def overtaken(folder: Path) -> None:
         (folder / "mine").touch()

@@ -34,7 +34,7 @@ def test_right_rows_count_with_their_times(handed: Handed) -> None:
 @pytest.mark.parametrize("file", ["hydrated", "final"])
 @pytest.mark.parametrize("rows", ["1,201\n2,50\n", "1,200\n", "1,200\n1,200\n2,50\n"], ids=["other", "less", "twice"])
 def test_must_fail_on_planted_wrong_rows(handed: Handed, file: str, rows: str) -> None:
-    """Of the hydration as of the end."""
+    """A wrong row of the hydration is found, and one of the end."""
     (handed.folder / f"{file}.csv").write_text(rows)
     with pytest.raises(WrongAnswer, match=f"it, {file}"):
         taken_back("it", handed, PRINTED)
@@ -44,7 +44,7 @@ def test_must_fail_on_planted_wrong_rows(handed: Handed, file: str, rows: str) -
 def test_an_engine_that_never_had_the_rows_is_wrong_and_not_absent(
     code: int, raised: type[Exception], handed: Handed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As its program says by its exit code."""
+    """The program of the engine says so by its exit code."""
     (folder := tmp_path / "installed" / "bin").mkdir(parents=True)
     (folder / "python").symlink_to(sys.executable)
     (program := tmp_path / "program.py").write_text(f"raise SystemExit({code})")

@@ -32,7 +32,7 @@ def seen(look: Look) -> dict[Key, Spent]:
 
 
 def ticks(processes: Descendants, look: Look) -> int:
-    """What there is in all after a look."""
+    """The sum after a look."""
     processes.take(seen(look))
     return processes.ticks
 
@@ -47,7 +47,7 @@ def test_each_tick_is_counted_once(after: Look, more: int) -> None:
 
 
 def test_a_number_that_is_used_again_is_another_process() -> None:
-    """What the new one has taken is all new."""
+    """The processor time of the new one counts from zero."""
     processes = Descendants(ROOT)
     processes.take(seen(BEFORE))
     processes.take({Key(1, 0): Spent(0, 5, 0), Key(2, 0): Spent(1, 10, 0), Key(3, 77): Spent(2, 40, 0)})

@@ -29,7 +29,7 @@ LINES = pa.table(
 
 
 def test_time_counts_for_the_innermost_label_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an operator waits for its input is the input's."""
+    """The time that an operator waits for its input is the input's."""
     now = [1.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     clock = spans.Clock()

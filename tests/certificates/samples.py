@@ -37,7 +37,8 @@ class Died(BaseException):
 
 
 class MemoryStore:
-    """What a store promises, in memory. `before` and `after` are called with what is being written, and may raise."""
+    """A store in memory, with the promises of the real one. `before` and `after` are called with what is being written,
+    and may raise."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], StoredFiles] = {}
@@ -69,7 +70,7 @@ def authority(now_ms: int) -> Authority:
 
 
 def material(signer: KeyPair, identity: Identity, now_ms: int, trusts: bytes | None = None) -> Material:
-    """What its holder has; it trusts its signer, or others."""
+    """The files of a holder, who trusts the signer, or others."""
     pair = issue(signer, identity, now_ms)
     return Material(pair.certificate, pair.key, signer.certificate if trusts is None else trusts)
 

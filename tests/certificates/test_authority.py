@@ -19,7 +19,7 @@ def after(authority: Authority, now_ms: int, spread: bool) -> Authority:
 
 
 def test_it_hands_over_in_three_steps() -> None:
-    """Who trusts whom, and who signs, in each."""
+    """The test checks who trusts whom, and who signs, in each step."""
     first = authority(START_MS)
     introducing = after(first, DUE_MS, spread=True)
     assert introducing.step is AuthorityStep.INTRODUCING

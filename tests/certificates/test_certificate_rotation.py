@@ -291,7 +291,7 @@ def test_the_authority_waits_for_a_holder_with_an_unwritable_certificate() -> No
 
 
 def test_a_released_certificate_is_not_renewed() -> None:
-    """What it had goes with its owner."""
+    """The certificate goes with its owner."""
 
     async def scenario() -> None:
         store, clock = MemoryStore(), Clock(START_MS)
@@ -308,7 +308,7 @@ def test_a_released_certificate_is_not_renewed() -> None:
 
 
 def test_it_looks_often_enough() -> None:
-    """What is renewed at two thirds of 30 days has 10 days for it."""
+    """A certificate that is renewed at two thirds of 30 days has 10 days for it."""
     assert LOOK_SECONDS < 3600
 
 

@@ -37,7 +37,7 @@ def trusts(bundle: bytes, shown: bytes) -> bool:
 
 
 class Mounts:
-    """What replicas have as files: each Secret's content of now, and those that it had within the last hour."""
+    """The files of replicas: each Secret's content of now, and those that it had within the last hour."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -138,12 +138,12 @@ def test_a_rotation_ends_with_a_new_authority_alone() -> None:
 
 
 def test_a_rotation_is_the_same_in_files(tmp_path: Path) -> None:
-    """As processes have them."""
+    """The processes read their certificates from files."""
     asyncio.run(rotated(FolderStore(tmp_path)))
 
 
 async def writes_until_the_end(when: str, dies_at: int) -> int:
-    """How often is written in a rotation in which the operator dies at one write; 0: at none."""
+    """The number of writes in a rotation in which the operator dies at one write; 0: at none."""
     store = MemoryStore()
     system = System(store)
     before = await system.grow_old()

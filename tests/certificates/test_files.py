@@ -109,7 +109,7 @@ def test_replacing_a_removed_file_is_a_conflict(tmp_path: Path) -> None:
 
 
 def test_replicas_that_are_gone_leave_nothing(tmp_path: Path) -> None:
-    """What is not in a namespace stays: the planner's, and the authority."""
+    """Secrets outside of a namespace stay: the planner's, and the authority."""
     store = FolderStore(tmp_path)
     for place in (R1_PLACE, R2_PLACE, SecretLocation(PLANNER)):
         create(store, place, some_bag())

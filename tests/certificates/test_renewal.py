@@ -74,7 +74,7 @@ def test_a_stream_goes_on_while_the_certificate_is_replaced(signer: KeyPair, tmp
 
 
 def pem(found: Material) -> bytes:
-    """As Python writes it."""
+    """The certificate as PEM, as Python writes it."""
     return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(found.certificate.decode())).encode()
 
 
@@ -97,7 +97,7 @@ def test_half_written_files_are_not_used(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_mounted_secret_is_read_behind_one_look_at_its_link(tmp_path: Path) -> None:
-    """As the kubelet turns it: the three files are of one moment."""
+    """The kubelet turns the link to a folder: the three files are of one moment."""
     old, new = material(OURS, R1, NOW_MS), material(NEXT, R1, NOW_MS)
     for name, found in (("..1", old), ("..2", new)):
         written(tmp_path / name, found)

@@ -148,7 +148,7 @@ def test_a_secret_goes_with_its_replica_and_the_next_one_of_the_name_has_its_own
 def test_the_operators_own_go_with_its_lease(
     run: Callable[[Scenario], None], namespace: str, kinds_installed: ControlPlane
 ) -> None:
-    """Which the chart makes, and takes away: nothing is left of what was installed."""
+    """The chart makes the Lease, and takes it away: nothing is left of what was installed."""
 
     async def scenario(one: Kube, other: Kube) -> None:
         lease = await one.create(LEASES, namespace, {"metadata": {"name": LEASE}, "spec": {}})

@@ -24,7 +24,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def apply(plane: ControlPlane, bodies: Iterable[dict[str, Any]], *options: str) -> list[str]:
-    """What kubectl says of each object."""
+    """The line of kubectl for each object."""
     return plane.kubectl("apply", *options, "-f", "-", stdin=yaml.safe_dump_all(bodies)).splitlines()
 
 

@@ -131,7 +131,7 @@ def documents(text: str) -> list[dict[str, Any]]:
 
 
 def kept(case: str) -> list[dict[str, Any]]:
-    """What was rendered of a case."""
+    """The rendered objects of a case."""
     return documents((RENDERED / f"{case}.yaml").read_text())
 
 

@@ -88,7 +88,7 @@ CLOSED = {(part, name) for part in ("operator", "planner", "pgwire") for name in
 
 
 def test_each_value_of_the_schema_has_a_default() -> None:
-    """So values.yaml shows all that there is."""
+    """The file values.yaml shows all values."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 

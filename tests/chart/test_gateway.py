@@ -102,7 +102,8 @@ def leads_to(plane: ControlPlane) -> list[str]:
 
 
 def test_the_service_leads_to_the_leader_and_nowhere_when_it_ends(service: ControlPlane, tmp_path: Path) -> None:
-    """Of two operators one; told to end it withdraws, and the other takes its place. Upgrades of the chart leave it."""
+    """The Service leads to one of two operators. One that is told to end withdraws, and the other takes its place.
+    Upgrades of the chart leave it."""
     kubeconfig = kubeconfig_of(service, "tidemark-operator", tmp_path)
     assert leads_to(service) == []
     with ExitStack() as second:
@@ -142,7 +143,7 @@ def test_the_command_line_finds_the_gateway_by_the_service(service: ControlPlane
 
 
 def test_a_deleted_endpointslice_is_said_and_found_again(service: ControlPlane, tmp_path: Path) -> None:
-    """Who leads may not make it: the chart does."""
+    """The leader may not make it: the chart does."""
     kubeconfig = kubeconfig_of(service, "tidemark-operator", tmp_path)
     service.kubectl("delete", "-n", NAMESPACE, "endpointslice", "tidemark-gateway")
     with operator(service, tmp_path / "one", "one", kubeconfig) as one:

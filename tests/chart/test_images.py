@@ -58,7 +58,7 @@ def test_the_base_is_one_release_and_all_stages_come_from_it() -> None:
 
 
 def commands(stage: str) -> list[str]:
-    """What is run in it, each on one line."""
+    """The commands that are run in it, each on one line."""
     return [run.replace("\\\n", " ") for run in re.findall(r"^RUN ((?:.*\\\n)*.*)$", STAGES[stage], re.MULTILINE)]
 
 

@@ -69,7 +69,7 @@ def test_every_metric_that_is_asked_for_is_told_with_these_labels(where: str) ->
 
 @pytest.mark.parametrize("where", expressions())
 def test_brackets_of_an_expression_are_closed(where: str) -> None:
-    """As far as that goes without Prometheus's own parser."""
+    """The test goes as far as it can without Prometheus's own parser."""
     text = re.sub(r'"[^"]*"', '""', expressions()[where])
     while (shorter := re.sub(r"\(\)|\{\}|\[\]", "", re.sub(r"[^(){}\[\]]", "", text))) != text:
         text = shorter

@@ -39,7 +39,7 @@ class Running:
 
 @contextmanager
 def operator(plane: ControlPlane, folder: Path, *namespaces: str) -> Iterator[Running]:
-    """Of a release for some namespaces, under the account that the chart gives it."""
+    """An operator of a release for some namespaces, under the account that the chart gives it."""
     folder.mkdir()
     kubeconfig = kubeconfig_of(plane, "tidemark-operator", folder)
     options = ["--kubeconfig", str(kubeconfig), "--state-dir", str(folder / "state"), "--lease-namespace", NAMESPACE]
@@ -57,7 +57,8 @@ def operator(plane: ControlPlane, folder: Path, *namespaces: str) -> Iterator[Ru
 
 @pytest.fixture
 def bindings(rights: ControlPlane) -> Iterator[ControlPlane]:
-    """Those in team-b are there again at the end, and what was made in team-a is not: other modules have its names."""
+    """The bindings in team-b are there again at the end, and those made in team-a are not: other modules have its
+    names."""
     began = made(rights)
     yield rights
     give(rights)

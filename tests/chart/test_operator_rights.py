@@ -59,7 +59,7 @@ def kubeconfig_of(plane: ControlPlane, account: str, folder: Path) -> Path:
 
 @pytest.fixture
 def log(rights: ControlPlane, tmp_path: Path) -> Iterator[Path]:
-    """What an operator says that looks after team-a and team-b, and has no planner."""
+    """The log of an operator that looks after team-a and team-b, and has no planner."""
     path, kubeconfig = tmp_path / "log", kubeconfig_of(rights, "tidemark-operator", tmp_path)
     options = ["--kubeconfig", str(kubeconfig), "--state-dir", str(tmp_path / "state"), "--lease-namespace", NAMESPACE]
     options += ["--namespace", "team-a", "--namespace", "team-b", "--planner", "127.0.0.1:1"]
@@ -108,7 +108,7 @@ def test_an_operator_makes_and_removes_all_of_a_replica_and_is_refused_nothing(r
 
 
 def made(rights: ControlPlane) -> set[tuple[str, str]]:
-    """What the operator may have made, as kind and name."""
+    """The objects that the operator may have made, as kind and name."""
     found = set()
     for kind in OF_A_REPLICA:
         names = rights.kubectl("get", "-n", "team-a", kind, "-o", "name").split()
@@ -121,7 +121,7 @@ def shapes(rights: ControlPlane) -> list[str]:
 
 
 def works(rights: ControlPlane, folder: Path, namespace: str, address: str, seconds: float) -> tuple[int, str]:
-    """What the pod of `helm test` runs, under its account."""
+    """Run the check of the pod of `helm test`, under its account."""
     kubeconfig = kubeconfig_of(rights, "tidemark-test", folder)
     options = ["--kubeconfig", str(kubeconfig), "--lease-namespace", namespace, "--planner", address]
     options += ["--gateway", address]

@@ -61,7 +61,7 @@ MAY = [
 
 
 def every_other_verb(granted: list[May]) -> list[May]:
-    """On all that somebody may do something with. What may be done with all of a kind, may be with each by name."""
+    """The verbs on all that somebody may do something with. A verb on all objects of a kind holds for each by name."""
     held = set(granted)
     return [
         asked
@@ -164,8 +164,8 @@ USERS = [
 
 
 def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
-    """One role for each, given in one namespace. Who views or edits reads no rows, who reads rows makes no files of
-    them, and nobody but the operator writes status."""
+    """Each has a role of its own, given in one namespace. Viewers and editors read no rows, readers of rows make no
+    files of them, and nobody but the operator writes status."""
     bindings = {
         "viewer": "tidemark-view",
         "editor": "tidemark-edit",
@@ -193,7 +193,7 @@ def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
 
 
 def test_roles_of_users_are_part_of_the_clusters_own() -> None:
-    """Who may view or edit in a namespace has ours without another binding; rows are given on purpose."""
+    """Viewers and editors of a namespace have our rights without another binding; rows are given on purpose."""
     labels = {b["metadata"]["name"]: b["metadata"]["labels"] for b in kept("default") if b["kind"] == "ClusterRole"}
     parts = {
         name: {label.rpartition("aggregate-to-")[2] for label in found if "aggregate-to-" in label}

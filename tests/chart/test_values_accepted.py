@@ -57,7 +57,7 @@ def test_the_api_server_takes_what_was_rendered(case: str, monitored: ControlPla
 def test_misspelt_monitoring_is_refused(
     kind: str, below: tuple[str | int, ...], right: str, wrong: str, message: str, monitored: ControlPlane
 ) -> None:
-    """So that what is taken says something."""
+    """The other tests accept values, which says something only if wrong ones are refused."""
     body = next(b for b in kept("watched") if b["kind"] == kind)
     assert apply(monitored, [body], "--dry-run=server")
     inside = body["spec"]
@@ -80,7 +80,7 @@ def test_an_interval_that_is_none_is_refused(monitored: ControlPlane) -> None:
 
 
 def as_pods(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the pods' makers would ask for. Without their accounts, which are not there."""
+    """The pods that their makers would ask for, without their accounts, which are not there."""
     made = []
     for number, pod in enumerate(pods(bodies)):
         spec = copy.deepcopy(pod["spec"])
@@ -92,7 +92,7 @@ def as_pods(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.cluster
 def test_pods_are_admitted_where_only_restricted_ones_are(cluster: ControlPlane) -> None:
-    """Those of all cases; and the namespace does refuse: the same pods with any of it taken away."""
+    """The pods of all cases are admitted; and the namespace does refuse: the same pods with any of it taken away."""
     cluster.kubectl("wait", "-n", NAMESPACE, "--for=create", "serviceaccount/default", f"--timeout={BOUND:.0f}s")
     for case in CASES:
         made = as_pods(kept(case))
@@ -216,7 +216,7 @@ def test_the_api_server_takes_what_helm_makes_of(values: str, monitored: Control
 
 @pytest.mark.slow
 def test_a_label_stands_once_and_the_charts_own_as_they_are() -> None:
-    """Of others the object's own before those of all objects."""
+    """An object's own labels come before those of all objects."""
     bodies = documents(template(VALUES["labels of several hands"], MONITORING))
     labels = {(b["kind"], b["metadata"]["name"]): b["metadata"].get("labels", {}) for b in bodies}
     asked = ("app.kubernetes.io/name", "release", "team")

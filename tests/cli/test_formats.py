@@ -157,12 +157,12 @@ def test_an_outcome_has_each_form(subscribes: Any, capsys: pytest.CaptureFixture
 
 @pytest.fixture
 def environment(gateway: Scripted, tmp_path: Path) -> dict[str, str]:
-    """Of a program that finds the gateway."""
+    """The environment of a program that finds the gateway."""
     return {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig"), "TERM": "xterm-256color", "COLUMNS": "80"}
 
 
 def on_terminal(environment: dict[str, str], *words: str) -> str:
-    """What the program writes to a pseudo-terminal, which it has for all three streams."""
+    """The output of the program on a pseudo-terminal, which it has for all three streams."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "tidemark_cli", *words]
     with subprocess.Popen(command, env=environment, stdin=slave, stdout=slave, stderr=slave) as program:

@@ -88,7 +88,7 @@ def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quiet]:
 def test_crash_a_subscribe_ends_when_its_gateway_is_gone(
     quiet: Quiet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who follows a query that does not change would take the silence for that."""
+    """A client that follows a query without changes would take the silence for that."""
     monkeypatch.setattr(channel, "KEEPALIVE", tuple({**dict(channel.KEEPALIVE), **OFTEN}.items()))
     assert main(["subscribe", "delays"]) == 1
     assert "error: no gateway answers at 127.0.0.1:" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_wrong_usage_names_the_mistake_and_the_help(
 
 
 def test_the_program_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """As wrong usage: on standard error."""
+    """The help is on standard error, as that of wrong usage is."""
     assert main([]) == 2
     assert "Available Commands:" in capsys.readouterr().err
 
@@ -115,7 +115,7 @@ def kubeconfig(tmp_path: Path, control_plane: ControlPlane, monkeypatch: pytest.
 
 @pytest.mark.cluster
 def test_the_namespace_is_the_contexts(kubeconfig: Path) -> None:
-    """As kubectl's is; a context that does not exist is an error."""
+    """The namespace is kubectl's; a context that does not exist is an error."""
     assert Kubectl(kubeconfig).namespace() == "team-a"
     assert Kubectl(kubeconfig, "two").namespace() == "team-b"
     assert Kubectl(kubeconfig, "none").namespace() == "default"

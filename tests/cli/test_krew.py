@@ -93,7 +93,7 @@ def test_the_plugin_runs_as_krew_installs_it(installed: Path) -> None:
 
 
 def test_the_plugin_imports_no_module_of_the_current_folder(installed: Path, tmp_path: Path) -> None:
-    """Which may be an archive that somebody else packed. Nor of PYTHONPATH, which may be of another Python."""
+    """The directory may have an archive that somebody else packed. PYTHONPATH may be of another Python."""
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     for module in ("click", "token", "tidemark_cli"):
@@ -128,7 +128,7 @@ def test_versions_are_semantic(version: str, expected: str | None) -> None:
 
 
 def test_two_archives_of_the_same_files_are_the_same(folder: Path, tmp_path: Path) -> None:
-    """So that a sum can be made again."""
+    """A checksum can be made again."""
     lib = tmp_path / "lib"
     lib.mkdir()
     (lib / "a.py").write_text("")

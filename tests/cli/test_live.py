@@ -1,4 +1,5 @@
-"""What goes on: live tables on a pseudo-terminal, and `--watch` in a pipe, with gateways that come and go."""
+"""The commands that go on: live tables on a pseudo-terminal, and `--watch` in a pipe, with gateways that come and
+go."""
 
 from __future__ import annotations
 
@@ -159,7 +160,7 @@ def snapshot(*rows: tuple[str, int, int, int, int], upper: int = 1001) -> pb.Sub
 
 
 def last_frame(written: str) -> list[str]:
-    """What is left on the terminal once its own screen is back."""
+    """The text that is left on the terminal once its own screen is back."""
     _, _, after = written.rpartition(LEAVES)
     return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line).rstrip() for line in after.splitlines()]
 
@@ -211,7 +212,8 @@ def test_sigterm_leaves_the_terminal_as_it_was(gateways: Gateways, on_terminal: 
 def test_crash_a_gateway_that_is_restarted_is_followed_anew(
     gateways: Gateways, on_terminal: Callable[..., Terminal]
 ) -> None:
-    """What it has may be other rows: all of them are read again, with the snapshot, and those before are gone."""
+    """The restarted gateway may have other rows: all of them are read again, with the snapshot, and those before are
+    gone."""
     gateways.serve(Subscribes(snapshot(("before", 1, 1000, 1, 5))))
     terminal = on_terminal("subscribe", "delays", "--live")
     terminal.shows("before")
@@ -373,7 +375,7 @@ def test_a_watch_in_a_pipe_prints_no_row_again_that_only_lags(
 def test_crash_a_watch_asks_a_gateway_that_has_just_begun(
     gateways: Gateways, in_pipe: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """What it answers meanwhile does not move the cursor of the terminal that standard error may be."""
+    """An answer of the watch meanwhile does not move the cursor of the terminal that standard error may be."""
     gateways.serve(Advancing())
     program = in_pipe("frontiers", "--watch", "-o", "json")
     assert program.stdout is not None
@@ -402,7 +404,7 @@ def test_a_watch_is_live_on_a_terminal(gateways: Gateways, on_terminal: Callable
 
 
 def test_a_watch_ends_where_nobody_reads(gateways: Gateways, in_pipe: Callable[..., subprocess.Popen[str]]) -> None:
-    """As of `... --watch | head -1`."""
+    """head -1`.|The reader ends as that of `... --watch | head -1` does. | head -1`."""
     gateways.serve(Advancing())
     program = in_pipe("frontiers", "--watch")
     assert program.stdout is not None

@@ -42,7 +42,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def error_text(gateway: Gateway) -> str:
-    """What the user reads."""
+    """The text that the user reads."""
     with pytest.raises(GatewayFailed) as failed, connected(gateway) as stub:
         stub.Why(pb.WhyRequest(), timeout=BOUND)
     return str(failed.value)
@@ -71,7 +71,7 @@ def test_a_link_forwards_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gateway_at_an_address_is_named_by_that(nobody: str) -> None:
-    """As it was given, or found in a file."""
+    """The address is named as it was given, or found in a file."""
     assert f"no gateway answers at {nobody}: is the operator running?" in error_text(Gateway(nobody, "t"))
 
 

@@ -76,7 +76,7 @@ def test_crash_a_command_that_is_terminated_leaves_no_kubectl(silent: socket.soc
 
 
 def test_secrets_are_not_printed_with_what_has_them() -> None:
-    """As by a debugger, a log of locals, or a failed assertion."""
+    """A debugger, a log of locals or a failed assertion prints them."""
     shown = repr([Gateway("a", "secret"), Credentials(text="secret"), ClientCertificate(b"public", b"secret")])
     assert "secret" not in shown
     assert "public" in shown

@@ -18,7 +18,7 @@ COMMON = SECTIONS.pop("All commands")
 
 
 def helped(*command: str) -> str:
-    """What `--help` prints, as wide as it likes."""
+    """The text of `--help`, as wide as it likes."""
     words = [sys.executable, "-m", "tidemark_cli", *command, "--help"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=BOUND, check=True)
     return done.stdout

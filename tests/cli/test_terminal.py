@@ -20,7 +20,7 @@ BOLD, GREEN = "\x1b[1m", "\x1b[32m"
 
 
 def on_terminal(show: Callable[[TextIO], None]) -> str:
-    """What is written to a terminal; less than its buffer holds."""
+    """The text that is written to a terminal; less than its buffer holds."""
     master, slave = pty.openpty()
     with os.fdopen(slave, "w") as out:
         show(out)

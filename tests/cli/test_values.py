@@ -104,7 +104,7 @@ def test_the_text_of_a_time_does_not_depend_on_its_neighbours(type: pa.DataType,
 
 
 def test_json_loses_no_column() -> None:
-    """Of two that are called the same it could have one; a table shows both."""
+    """JSON could have one of two columns of one name; a table shows both."""
     one, two = pa.array([1]), pa.array([2])
     assert rows_as_json(["a", "b"], one, two) == [{"a": 1, "b": 2}]
     with pytest.raises(GatewayFailed, match="two columns are called a: rename one with AS"):

@@ -162,7 +162,8 @@ def interrupted() -> Any:
 
 @pytest.mark.parametrize("fetch", ["fetchone", "fetchall", "fetch_arrow"])
 def test_an_answer_that_is_interrupted_is_an_error_and_its_call_ends(fetch: str) -> None:
-    """As by Ctrl-C: the rows that come next are not the rest of the answer, and no answer is not an empty one."""
+    """Ctrl-C interrupts it: the rows that come next are not the rest of the answer, and no answer is not an empty
+    one."""
     with connected(Answers()) as connection:
         cursor = connection.cursor().execute("SELECT 1")
         cursor._batches, call = iter(interrupted, None), cursor._call

@@ -176,7 +176,7 @@ def test_the_gateway_calls_a_time_too_old_as_the_source_expects() -> None:
 
 
 def test_a_time_that_is_not_complete_yet_is_not_too_old(gateway: Any) -> None:
-    """As after a restore: the checkpoint is still good, once the time is complete again."""
+    """The case comes after a restore: the checkpoint is still good, once the time is complete again."""
     history, options = gateway
     reader = feed(options)
     history.upper = 501
@@ -272,7 +272,7 @@ def test_a_read_of_changes_is_refused(session: Any, gateway: Any) -> None:
 
 
 def test_a_stream_of_rows_has_no_reader(gateway: Any) -> None:
-    """What the test of a whole stream shows, without a session."""
+    """The test shows what that of a whole stream shows, without a session."""
     _, options = gateway
     source = TidemarkDataSource({**options, "path": "counts", "readChangeFeed": "false"})
     with pytest.raises(NotSupportedError, match=STREAM_OF_ROWS):

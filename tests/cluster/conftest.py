@@ -61,7 +61,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @contextmanager
 def left_out_without_the_kernel() -> Iterator[None]:
-    """What the machine's owner can mend is an error."""
+    """A problem that the machine's owner can mend is an error."""
     try:
         yield
     except KernelLacks as error:

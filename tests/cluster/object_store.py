@@ -19,7 +19,7 @@ BUCKET = "tidemark"
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """How pods reach it."""
+    """The object store, as pods reach it."""
 
     access_key: str = field(default_factory=lambda: f"AK{secrets.token_hex(9).upper()}")
     secret_key: str = field(default_factory=lambda: secrets.token_hex(20))

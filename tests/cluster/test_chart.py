@@ -25,8 +25,8 @@ def installed(helm: Helm, namespace: str) -> Iterator[str]:
 
 
 def test_operator_and_planner_become_ready_under_restricted(node: OneNode, helm: Helm, installed: str) -> None:
-    """As the chart makes them, with the images' own entry points; nothing of them is started twice, and `helm test`
-    finds that somebody leads, and that planner and gateway answer."""
+    """The chart makes the pods, with the images' own entry points; nothing is started twice, and `helm test` finds that
+    somebody leads, and that planner and gateway answer."""
     for one in pods.get(node, installed, "pods", OF_THE_RELEASE)["items"]:
         assert [status["restartCount"] for status in one["status"]["containerStatuses"]] == [0]
     helm.run("test", "tidemark", "-n", installed)

@@ -24,7 +24,7 @@ ELSEWHERE = [
 
 
 def traces(node: OneNode) -> list[str]:
-    """What the host shows of a node: interfaces, mounts, cgroups, processes."""
+    """The traces of a node on the host: interfaces, mounts, cgroups, processes."""
     own = str(node.place.root)
     mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if own in line]
     groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{node.place.cgroup}")]
@@ -62,7 +62,7 @@ def test_crash_one_sigkill_ends_all_and_the_next_up_begins_again(own: OneNode, n
 
 
 def test_crash_a_server_that_dies_is_started_again(own: OneNode) -> None:
-    """As a service manager would; what it kept is still there."""
+    """The node restarts it as a service manager would; its data are still there."""
     own.kubectl("create", "namespace", "kept")
     before = own.status().pids["kube-apiserver"]
     os.kill(before, signal.SIGKILL)

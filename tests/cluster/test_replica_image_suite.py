@@ -44,7 +44,7 @@ def tests_image(bare_node: OneNode, images: dict[str, Image], progress: Progress
 
 @pytest.mark.parametrize("part", TESTS)
 def test_all_that_a_replica_does_runs_on_its_image(node: OneNode, namespace: str, tests_image: str, part: str) -> None:
-    """As an unknown user, on a root that is only read."""
+    """The replica runs as an unknown user, on a read-only root."""
     options = ["-q", "-m", "not slow and not cluster", "-p", "no:cacheprovider", "--basetemp=/tmp/pytest"]
     made = pods.pod("tests", tests_image, ["pytest", *options, *TESTS[part]], workingDir="/src")
     output = pods.run(node, namespace, made, seconds=3000.0)

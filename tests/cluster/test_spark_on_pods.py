@@ -1,7 +1,7 @@
 """Spark in the replica's image: alone in a pod, and as a driver with executors in pods.
 
-What Spark is told, the template of executors and their volumes are those of the orchestrator; the driver's pod and its
-program are of the test.
+The options of Spark, the template of executors and their volumes are those of the orchestrator; the driver's pod and
+its program are of the test.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def driver_context(of: ReplicaShape, settings: KubernetesSettings, secret: str) 
 
 
 def kept(of: ReplicaShape, secret: str) -> dict[str, Any]:
-    """What Spark's processes know each other by."""
+    """The secrets by which Spark's processes know each other."""
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": of.name}, "stringData": {SECRET_FILE: secret}}
 
 
@@ -109,7 +109,7 @@ class Application:
         self.namespace = of.spec.namespace
 
     def results(self) -> list[dict[str, Any]]:
-        """What each job so far came to."""
+        """The result of each job so far."""
         output = pods.logs(self.node, self.namespace, "driver")
         return [json.loads(line) for line in output.splitlines() if line.startswith('{"rows"')]
 

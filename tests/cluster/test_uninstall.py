@@ -1,6 +1,6 @@
 """A release that was used is uninstalled, and the cluster is as it was before.
 
-What users made goes by the commands of docs/guides/uninstall.md; its tables are on `deletionPolicy: Delete`.
+Objects that users made go by the commands of docs/guides/uninstall.md; its tables are on `deletionPolicy: Delete`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ DEFINITIONS = {f"{kind}.compute.tidemark.dev" for kind in KINDS}
 
 @pytest.fixture
 def before(node: OneNode, object_store: ObjectStore) -> set[str]:
-    """What is in no namespace, with the object store. Definitions that an earlier release left do not count."""
+    """The objects outside of namespaces, with those of the object store. Definitions that an earlier release left do
+    not count."""
     return {name for name in objects(node) if name.partition("/")[2] not in DEFINITIONS}
 
 

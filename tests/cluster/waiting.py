@@ -1,4 +1,4 @@
-"""How long a test on a node waits: images are unpacked and JVMs start, on a machine that may be busy."""
+"""The time that a test on a node waits: images are unpacked and JVMs start, on a machine that may be busy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def wait_for(what: str, condition: Callable[[], T], explain: Callable[[], str] = str) -> T:
-    """What the condition gives once it is something; fails with what it was at the end."""
+    """The value of the condition once it is true; fails with the last one."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what} did not come to pass; {explain()}"

@@ -51,7 +51,7 @@ class Task:
 
 
 def changes_at(history: History, table: str, time: int) -> Rows:
-    """What the table gains and loses at a time."""
+    """The changes of the table at a time."""
     found: Rows = Counter()
     for row, at, diff in history.changes[table]:
         if at == time:

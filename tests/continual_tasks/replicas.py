@@ -133,7 +133,7 @@ class Replica:
         return any(isinstance(s, Failure | Status) and s.kind in kinds for s in self.loop.said)
 
     def end(self) -> None:
-        """As a process that dies: what it has staged is lost."""
+        """End as a process that dies: what it has staged is lost."""
         self._driver.stop()
         self.loop.run_until(lambda: not self._driver.is_stepping)
         self._renderer.close()
@@ -147,7 +147,7 @@ def columns(description: DataflowDescription) -> tuple[Column, ...]:
 
 
 def later(description: DataflowDescription) -> DataflowDescription:
-    """As it is sent after a restart: from the last time that was written on."""
+    """The task as it is sent after a restart: from the last time that was written on."""
     sink = description.sink_exports[0].sink
     assert isinstance(sink, ContinualTaskSink)
     try:
@@ -158,7 +158,7 @@ def later(description: DataflowDescription) -> DataflowDescription:
 
 
 def written(folder: Path) -> dict[int, Rows]:
-    """What the output's updates are, by time; raises where it holds an error."""
+    """The updates of the output, by time; raises where it holds an error."""
     shard = open_shard(str(folder / "out"))
     state = shard.state()
     assert shard.snapshot(state.since).num_rows == 0, "something was written at the as_of"

@@ -63,7 +63,7 @@ def test_agree_steps_of_few_rows_write_the_same(oracle: Oracle, tmp_path: Path, 
 
 
 def run(oracle: Oracle, tmp_path: Path, task: Task, seed: int, step_rows: int | None = None) -> dict[int, Rows]:
-    """What the task should write, once it has."""
+    """The expected output of the task, once it has written."""
     history, rng = random_history(task.tables, seed), random.Random(seed)
     tables = Tables(tmp_path, task.tables, history)
     description = describe(oracle.catalyst, task, tmp_path, history.as_of)

@@ -32,7 +32,7 @@ EMPTY = Frontier.empty()
 
 
 def facade(instance: Instance, **attributes: object) -> Any:
-    """What callers see of an instance, around its controller; with these attributes of a `RunningInstance`."""
+    """The facade of an instance around its controller, with these attributes of a `RunningInstance`."""
     seen = InstanceFacade(instance)
     seen.__dict__.update(attributes)
     return seen

@@ -101,7 +101,7 @@ def test_must_reports_that_go_back_change_nothing() -> None:
 
 
 def test_must_responses_of_an_older_connection_are_discarded() -> None:
-    """What an earlier connection of the same replica says does not count any more."""
+    """A message of an earlier connection of the same replica does not count any more."""
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1)
@@ -217,7 +217,7 @@ def test_errors_are_news_once() -> None:
 
 
 def test_progress_of_a_hydration_is_known_until_it_has_ended_and_is_no_news() -> None:
-    """Of several replicas the furthest; statuses are built every second, so nobody need be woken."""
+    """The furthest of several replicas counts; statuses are built every second, so nobody need be woken."""
     harness = InstanceHarness()
     harness.install(as_of=300)
     harness.connect(R1, R2)

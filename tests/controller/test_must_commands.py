@@ -75,7 +75,7 @@ class Chaos:
         self.chance.choice([self.harness.connect, self.harness.instance.disconnect])(replica)
 
     def report(self) -> None:
-        """Of what is there, dropped or not; now and then its end."""
+        """The report of a dataflow that is there, dropped or not; now and then its end."""
         self.upper += 100
         self.harness.shards.observe(INPUT, at(self.upper), at(0))
         for replica in self.harness.instance.replicas:
@@ -246,7 +246,7 @@ def test_must_ignore_responses_about_what_is_gone_or_never_was() -> None:
 
 
 def test_must_not_believe_frontiers_that_go_back_or_go_on_after_the_end() -> None:
-    """Of each kind apart: another replica's are believed, and the global frontier stays."""
+    """Each kind counts apart: another replica's are believed, and the global frontier stays."""
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1, R2)

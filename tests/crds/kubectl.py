@@ -18,7 +18,7 @@ class Kubectl:
     namespace: str
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints."""
+        """The text that kubectl prints."""
         return self.plane.kubectl("-n", self.namespace, *arguments, stdin=stdin)
 
     def create(self, manifest: Mapping[str, Any], dry_run: bool = False) -> dict[str, Any]:

@@ -15,7 +15,7 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 ABSENT = object()
-"""As a value of `bent`: the field is removed."""
+"""A value of `bent` that removes the field."""
 
 
 def manifest(kind: str, spec: dict[str, Any] | None = None, name: str = "x") -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_defaults_of_a_written_table_agree(kubectl: Kubectl) -> None:
 
 
 def test_defaults_of_a_postgres_sink_agree(kubectl: Kubectl) -> None:
-    """Those of the API server and those of the operator."""
+    """The defaults of the API server are those of the operator."""
     least = postgres_sink()
     completed = kubectl.create(least)
 
@@ -110,7 +110,7 @@ def test_defaults_of_a_postgres_sink_agree(kubectl: Kubectl) -> None:
 
 
 def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
-    """Of the source and of its tables."""
+    """The test compares the defaults of the source and of its tables."""
     for name, least in {
         "named": postgres(),
         "whole": postgres(allTables=True, exceptTables=[{"table": "audit"}], tables=ABSENT),
@@ -175,7 +175,7 @@ def test_topics_whose_transactions_are_followed_agree(kubectl: Kubectl) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
 def test_examples_are_taken_and_understood(path: Path, kubectl: Kubectl) -> None:
-    """As they stand, by the API server and by the operator's views."""
+    """The API server and the operator's views take them as they stand."""
     for document in yaml.safe_load_all(path.read_text()):
         VIEWS[document["kind"]].parse(kubectl.create(document))
 

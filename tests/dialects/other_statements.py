@@ -61,7 +61,7 @@ SELECT k, SUM(CAST(i AS BIGINT)) OVER (PARTITION BY j) AS x FROM t; SELECT k FRO
 SELECT k FROM t WHERE i IN (SELECT j FROM t) AND EXISTS (SELECT 1 AS one FROM t u WHERE u.j = t.i)
 SELECT k FROM t WHERE i BETWEEN -7 AND 7; SELECT CAST(i AS BIGINT) AS x FROM t WHERE f IS NOT NULL
 """
-"""Of all three."""
+"""A statement of all three."""
 STANDARDS = entries(STANDARD)
 OF_DIALECT = {
     "bigquery": """

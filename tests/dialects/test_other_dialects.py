@@ -92,7 +92,7 @@ def refuses(dialect: str, sql: str, why: str) -> None:
 @pytest.mark.broad
 @pytest.mark.spark
 def test_admitted_constructs_of_other_dialects_are_planned(catalyst: Catalyst) -> None:
-    """Of statements of all dialects; the planner names them where it knows none of that name."""
+    """The statements are of all dialects; the planner names them where it knows none of that name."""
     for dialect, sql in [*ADMITTED, *(("duckdb", sql) for sql in DUCKDB_QUERIES)]:
         planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", dialect))
         assert not isinstance(planned, Refused), f"{dialect}: {sql}\n{planned}"

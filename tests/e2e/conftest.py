@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 LAG = {"lag": "10m"}
 """Times stay readable for as long as a test may take: what was answered as of one is compared with tables at it."""
 TICK = "2s"
-"""Of the TPC-H source: each tick costs a tenth of a second of CPU, whether a test waits for it or not."""
+"""The tick of the TPC-H source. Each one costs a tenth of a second of CPU, whether a test waits for it or not."""
 # several waits of up to BOUND, one after the other, and a Spark that starts before them
 TIMEOUT_SECONDS = 1800
 

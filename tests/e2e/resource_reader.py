@@ -17,7 +17,7 @@ class Unread(Exception):
 
 
 class Reader:
-    """As the user of the kubeconfig."""
+    """A reader, as the user of the kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._requests = ApiRequests(kubeconfig)

@@ -91,10 +91,10 @@ class System:
     location: str
     """Where shards are."""
     store: Mapping[str, str]
-    """How we reach the shards ourselves."""
+    """The settings by which the test reaches the shards."""
     operator: subprocess.Popen[bytes] | None = None
     arguments: tuple[str, ...] = ()
-    """Of the operator, besides."""
+    """Further arguments of the operator."""
 
     # --- processes ---
 
@@ -140,7 +140,7 @@ class System:
         return found
 
     def replica_says(self) -> Description:
-        """Of itself, asked at its own socket: its status says the same a little later."""
+        """The replica's answer at its own socket: its status says the same a little later."""
         (pid,) = self.replica_pids().values()
         return self.process_says(pid)
 
@@ -270,7 +270,7 @@ class System:
         return int(self.get("dataflow", name).get("status", {}).get("writeFrontier", {}).get("time", -1))
 
     def live_frontiers(self) -> dict[str, dict[str, Any]]:
-        """What `kubectl tidemark frontiers` shows, by name."""
+        """The frontiers that `kubectl tidemark frontiers` shows, by name."""
         document = json.loads(self.tidemark("frontiers", "-n", self.namespace, "-o", "json").stdout)
         return {c["name"]: c for c in document.get("collections", [])}
 
@@ -291,7 +291,7 @@ class System:
         return ran
 
     def explain(self, subject: str, *more: str) -> str:
-        """What the CLI prints, on both streams."""
+        """The text that the CLI prints, on both streams."""
         done = self.tidemark("explain", subject, "-n", self.namespace, *more)
         return done.stdout + done.stderr
 
@@ -313,7 +313,7 @@ class System:
         return self.shards / self.namespace / name / part / f"v{version}"
 
     def upper(self, name: str, part: str) -> int:
-        """How far a shard is, off the Delta table: unlike a status, never what was some time ago."""
+        """The upper of a shard, read from the Delta table: unlike a status, it is never late."""
         location = f"{self.location}/{self.namespace}/{name}/{part}/v1"
         return int(open_shard(location, dict(self.store) or None).refresh().upper)
 

@@ -212,7 +212,7 @@ def _right_at_a_frontier_after(system: System, after: int) -> int:
 
 
 def _copies_hold_the_rows(system: System, s3: S3Server) -> None:
-    """Of one time, in both formats; a second one to the same place is refused."""
+    """Copies of one time, in both formats, hold the rows; a second one to the same place is refused."""
     for format in ("parquet", "csv"):
         asked = ("copy", "per-nation", "-n", system.namespace, "--to", f"day/{format}", "--format", format)
         done = system.tidemark(*asked)
@@ -241,7 +241,7 @@ def _folders(system: System) -> set[str]:
 
 
 def _given(system: System, name: str) -> str:
-    """What replicas of the instance are told now."""
+    """The settings that replicas of the instance get now."""
     return (system.home / "operator" / "stores" / f"{system.namespace}.store" / name).read_text()
 
 

@@ -99,7 +99,7 @@ def by_arrow(asked: Asked, batch: pa.RecordBatch) -> list[Any]:
 def by_catalyst(
     spark: Any, schema: tuple[ColumnType, ...], asked: Sequence[Asked], batch: pa.RecordBatch
 ) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Of each expression what its text in parts gives, and what its text as it is."""
+    """The results of each expression by Catalyst: of its text in parts, and of its text as it is."""
     lifter = Lifter(lambda index: columns[index])
     texts: list[Lifted] = []
     for each in asked:

@@ -59,7 +59,7 @@ def calls() -> list[Call]:
 
 
 def test_a_good_part_of_the_allow_list_is_admitted() -> None:
-    """What TPC-H needs, at the least."""
+    """The functions that TPC-H needs are admitted, at the least."""
     assert {"+", "-", "*", "=", "<", "and", "or", "case", "like", "year", "substring", "in", "cast"} <= set(
         admitted_calls()
     )

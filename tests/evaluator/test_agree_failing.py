@@ -154,7 +154,7 @@ A, B, ONE = ColumnRef(0, BIGINT), ColumnRef(1, BIGINT), Literal("1", BIGINT)
 
 
 def test_a_mapped_column_that_may_have_failed_counts_as_one_that_may_fail() -> None:
-    """Of a list that holds it, of a comparison with itself, and beside NULL, Catalyst takes the failure away."""
+    """Catalyst takes the failure away in a list that holds it, in a comparison with itself, and beside NULL."""
     quotient, mapped, null = call("div", (ONE, B), BIGINT), ColumnRef(2, BIGINT), Literal(None, BIGINT)
     row = (ColumnType(BIGINT), ColumnType(BIGINT))
     for later in (

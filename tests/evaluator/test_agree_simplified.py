@@ -90,7 +90,7 @@ def test_agree_with_a_batch_that_simplifies(spark: Any) -> None:
 
 
 def chains(of: SqlType) -> Iterator[ScalarExpr]:
-    """Of three, one of them a literal or none; the last one also computed in parts."""
+    """Chains of three, one of them a literal or none; the last one also computed in parts."""
     first, last, literal = ColumnRef(OF[str(of)], of), ColumnRef(OF[str(of)] + 1, of, False), Literal("3", of)
     for end in (last, failing(IN_PARTS, of)):
         for a, b, c in ((literal, first, end), (first, literal, end), (first, end, literal), (first, last, end)):

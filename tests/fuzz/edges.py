@@ -155,7 +155,7 @@ class ReplicaEdge:
         return None if failure is None else self._end(failure)
 
     def _heard(self) -> list[Response]:
-        """What the replica says: nothing in the creation stage, and always something that can be sent."""
+        """The replica's responses: nothing in the creation stage, and always something that can be sent."""
         outbox = self._conversation.outbox
         waiting = list(outbox._waiting.values())
         assert not waiting or self._conversation._stages.may_respond

@@ -34,7 +34,7 @@ STATEMENTS = int(os.environ.get("TIDEMARK_FUZZ_STATEMENTS", "100000"))
 SEED = int(os.environ.get("TIDEMARK_FUZZ_SEED", "0"))
 PROGRESS = Path(f".tidemark/fuzz-planning-{SEED}.json")
 PLAN_SECONDS, ANSWER_SECONDS = 60.0, 600.0
-"""Of processor time, and until the answer of a planner that hangs."""
+"""The limit of processor time, and the wait for the answer of a planner that hangs."""
 PROGRESS_SECONDS = 30.0
 
 

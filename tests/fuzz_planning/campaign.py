@@ -28,7 +28,7 @@ Planner = Callable[[Request], object]
 
 @dataclass(frozen=True)
 class Defect:
-    """What the planner did that it must not do, with a statement that shows it."""
+    """A forbidden outcome of the planner, with a statement that shows it."""
 
     number: int
     sql: str

@@ -40,7 +40,7 @@ def test_mutated_statements_are_planned_or_refused_with_a_position(catalyst: Cat
 
 
 def test_a_statement_depends_on_its_seed_and_number_alone() -> None:
-    """So a campaign can go on where it was stopped, and a defect be repeated."""
+    """A campaign can go on where it was stopped, and a defect be repeated."""
     texts = corpus().statements
     assert [statement(7, n, texts) for n in range(50)] == [statement(7, n, texts) for n in range(50)]
     assert len({statement(7, n, texts) for n in range(50)}) > 40

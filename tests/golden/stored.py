@@ -130,7 +130,7 @@ def commit() -> Any:
 
 
 def process() -> Any:
-    """As a child writes it, with numbers that are always the same."""
+    """The process record that a child writes, with numbers that are always the same."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, launch.__file__, folder, PROCESS["digest"], "true"], check=True)
         written = json.loads((Path(folder) / "process.json").read_text())

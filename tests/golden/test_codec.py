@@ -1,4 +1,4 @@
-"""What an earlier version encoded decodes to the same values, which have the same bytes and digests.
+"""Values that an earlier version encoded decode to the same ones, which have the same bytes and digests.
 
     members.tsv       wire name, digest, bytes          one value or more of each dataclass: values.py, in its order
     plans.tsv         name, digest, identity, bytes     stored revisions of Dataflows, as the planner planned them

@@ -1,4 +1,4 @@
-"""What an earlier version stored beside plans is written under the same names, and read as the same values.
+"""Documents that an earlier version stored beside plans have the same names now, and the same values.
 
 stored.json    what status, ControllerRevisions, process folders, commits of shards and errors hold, and digests
 shard/         a remap shard of three rows: log, data files, a lease, a mark of vacuum
@@ -79,7 +79,7 @@ def test_the_folder_of_a_process_is_read(tmp_path: Path) -> None:
 
 
 def test_stored_hydration_slots_are_read() -> None:
-    """Of the one process, and of one shape among several."""
+    """The slots are of the one process, or of one shape among several."""
     slots = {"incarnation": "12-34", "dataflows": [{"dataflow": "revenue", "revision": "revenue-r4"}]}
     expected = SlotRecord("12-34", ("revenue-r4",))
 

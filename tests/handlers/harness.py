@@ -60,7 +60,7 @@ class OperatorHarness:
         )
 
     def put(self, instance: dict[str, Any] | None, replica: dict[str, Any] | None, **metadata: Any) -> None:
-        """As they stand now; None: deleted."""
+        """Put the objects as they stand now; None: deleted."""
         self.writes += 1
         described = [(INSTANCES, "ComputeInstance", "default", instance), (REPLICAS, "ComputeReplica", "r1", replica)]
         for resource, kind, name, spec in described:

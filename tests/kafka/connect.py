@@ -35,7 +35,7 @@ _IN_CONNECT = (
     "kafka-clients,connect-api,connect-json,zstd-jni,lz4-java,snappy-java,slf4j-api,jackson-core,jackson-databind,"
     "jackson-annotations,jackson-datatype-jdk8,commons-lang3"
 )
-"""What the converters need, and Connect has in newer versions."""
+"""The jars that the converters need, and Connect has in newer versions."""
 START_SECONDS = 180.0
 _PROPERTIES = """bootstrap.servers={brokers}
 group.id=connect-{number}

@@ -52,7 +52,7 @@ class Way:
         self.sent += BATCH
 
     def is_whole(self) -> bool:
-        """All records are there. Those that are there are the first ones, each once."""
+        """All records are there. The records that are there are the first ones, each once."""
         found = sorted(row[0] for row in oks(self.root, "t"))
         assert found == list(range(len(found)))
         return len(found) == self.sent

@@ -49,8 +49,8 @@ class Died(Exception):
 
 @pytest.mark.parametrize("appends", [0, 1, 2])
 def test_crash_between_the_writes_of_a_tick(kafka: Broker, tmp_path: Path, appends: int) -> None:
-    """It dies with files that are staged and not named, after the mint, or with one of two tables appended. What was
-    minted needs no broker."""
+    """It dies with files that are staged and not named, after the mint, or with one of two tables appended. A minted
+    binding needs no broker."""
     topic = new_topic(kafka)
     spec = spec_of(kafka, *(KafkaTable(name, topic, "json", COLUMNS, PLACE) for name in "ab"))
     with Run(tmp_path, spec) as run:

@@ -138,7 +138,7 @@ def test_the_group_shows_the_least_offsets(kafka: Broker, tmp_path: Path) -> Non
 
 
 def test_a_log_that_was_cut_off_and_written_again_is_a_gap(tmp_path: Path) -> None:
-    """As an unclean election leaves it: the offsets that were read are those of other records now."""
+    """An unclean election leaves such a log: the offsets that were read are those of other records now."""
     with broker(tmp_path / "kafka") as own:
         topic = new_topic(own)
         for id in range(10):

@@ -1,4 +1,5 @@
-"""What holds a successor, or begins it wrongly: topics made anew, tables before it that stop, many of them at once."""
+"""The cases in which a successor is held, or begins wrongly: topics made anew, tables before it that stop, many of them
+at once."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def ingested(root: Path, spec: KafkaSource) -> None:
 
 
 def refused(root: Path, spec: KafkaSource) -> str:
-    """Why the edit is refused; empty where it is not."""
+    """The reason why the edit is refused; empty where it is not."""
     pinned = description(root, spec, tables_of(spec, no_secret))
     try:
         check_records(grown(spec).tables[-1], KafkaClients(spec, no_secret), pinned)
@@ -84,7 +84,7 @@ def refused(root: Path, spec: KafkaSource) -> str:
 
 
 def stopped(kafka: Broker, root: Path, spec: KafkaSource) -> str:
-    """Why the successor stops. The first table goes on."""
+    """The reason why the successor stops. The first table goes on."""
     with Run(root, spec) as run:
         run.until(run.source.stopped)
         assert run.source.stopped().keys() == {"t.2"}

@@ -14,7 +14,7 @@ from tests.waiting import BOUND
 
 
 class ApiRequests:
-    """As the user of the kubeconfig. A connection for each request: the caller may be of any thread."""
+    """Requests as the user of the kubeconfig. A connection for each request: the caller may be of any thread."""
 
     def __init__(self, kubeconfig: Path) -> None:
         document = json.loads(kubeconfig.read_text())

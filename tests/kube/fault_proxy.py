@@ -85,7 +85,7 @@ class FaultProxy:
         self.choose(lambda asked: None)
 
     def kubeconfig(self, path: Path) -> Path:
-        """Of a client that comes this way, as the same user."""
+        """The kubeconfig of a client that comes this way, as the same user."""
         cluster = {"server": f"http://127.0.0.1:{self.port}"}
         clusters = [{**each, "cluster": cluster} for each in self._document["clusters"]]
         path.write_text(yaml.safe_dump({**self._document, "clusters": clusters}))
@@ -182,7 +182,7 @@ def _application(handle: Any) -> web.Application:
 
 
 def _refusal(status: int) -> web.Response:
-    """As the API server words it. A 429 says when to come back."""
+    """The refusal in the API server's words. A 429 says when to come back."""
     headers = {"Retry-After": "1"} if status == 429 else {}
     body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": "a fault"}
     return web.json_response(body, status=status, headers=headers)

@@ -90,7 +90,7 @@ def test_the_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_lease_is_free_at_once_when_the_process_that_holds_it_has_ended() -> None:
-    """Which only who is on its machine can know."""
+    """A process on its machine alone can know that."""
     seen = LeaseObserver("me", lambda: 0.0)
 
     assert not seen.is_free(lease(process="alive"), has_ended=lambda process: process == "dead")

@@ -48,7 +48,7 @@ class Lane:
     marks: tuple[str, ...] = ()
     """Only files that name one of these are collected, unless the arguments name paths; all files, where none are."""
     niceness: int = 0
-    """What is added to the niceness of its processes: lanes that compute yield to those that mostly wait."""
+    """The number that is added to the niceness of its processes: lanes that compute yield to those that mostly wait."""
 
     def command(self) -> list[str]:
         files = files_with(self.marks) if self.marks and not names_paths(self.arguments) else []
@@ -156,7 +156,7 @@ class Round:
         return Running(lane, process, log)
 
     def _follow(self, running: Sequence[Running], position: int) -> None:
-        """Until all have ended: what fails is said at once, how far they are now and then."""
+        """Follow all lanes to their end: failures are printed at once, progress now and then."""
         by_name = {each.lane.name: each for each in running}
         began = started = time.monotonic()
         while True:
@@ -233,7 +233,7 @@ def slowest(lane: Running) -> str:
 
 
 def counted(outcomes: Counter[str]) -> str:
-    """As pytest's last line has it; failures are said also where there are none."""
+    """The counts as in pytest's last line; failures are said also where there are none."""
     line = f"{outcomes['passed']} passed, {outcomes['failed']} failed, {outcomes['skipped']} skipped"
     line += f", {outcomes[TOO_LATE]} left out as too late" if outcomes[TOO_LATE] else ""
     return line + (f", {outcomes['error']} errors" if outcomes["error"] else "")
@@ -244,7 +244,7 @@ def say(text: str) -> None:
 
 
 def run_rounds(lanes: Sequence[Lane], ledger: Path, times: int, resumed: bool) -> int:
-    """So many rounds at the commit that is checked out; the exit code."""
+    """Run so many rounds at the commit that is checked out. Returns the exit code."""
     commit = commit_of_checkout()
     ledger.parent.mkdir(parents=True, exist_ok=True)
     failed, memory = [], place_in_memory()

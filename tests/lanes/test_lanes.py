@@ -109,7 +109,7 @@ def lane(tmp_path: Path) -> Lane:
 def test_failures_are_counted_and_run_again(
     lane: Lane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What passed or was skipped is left out of a run that is resumed, at the same commit."""
+    """A resumed run leaves out tests that passed or were skipped, at the same commit."""
     ledger = tmp_path / "state" / "ledger.jsonl"
     ledger.parent.mkdir()
     assert not Round([lane], ledger, "c1").run()
@@ -167,7 +167,7 @@ def test_no_broad_test_begins_after_its_minutes(lane: Lane, tmp_path: Path) -> N
 def test_slow_tests_that_begin_too_late_are_counted_and_resumed(
     lane: Lane, tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """They are no failures. Those that have begun end, at last by a limit of their own."""
+    """They are no failures. Tests that have begun end, at last by a limit of their own."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n slow\n")
     (tmp_path / "test_some.py").write_text(SLOW_TESTS)
     ledger, lane = tmp_path / "ledger.jsonl", replace(lane, workers=workers)
@@ -192,7 +192,7 @@ def test_the_longest_files_of_a_share_begin_first(lane: Lane, tmp_path: Path) ->
 def test_a_file_whose_tests_were_left_out_keeps_its_recorded_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until the others have passed, too."""
+    """The file keeps its earlier time until the others have passed, too."""
     monkeypatch.setattr("tests.lanes.shares.RECORDED", tmp_path / "seconds.json")
     (tmp_path / "seconds.json").write_text('{"a": 9.0, "b": 9.0}')
     for test, outcome in (("a::x", "passed"), ("a::y", TOO_LATE), ("b::x", "passed")):

@@ -11,7 +11,7 @@ from tidemark_protocol.plan.dataflow import DataflowDescription
 
 
 def is_sealed(instance: Instance, description: DataflowDescription, now_ms: int) -> bool:
-    """As the installer decides it, by the clock of the model."""
+    """Whether the dataflow is sealed, as the installer decides it, by the clock of the model."""
     found = [instance.shards.frontiers(shard) for shard in tables_of(description)]
     finished = bool(found) and all(known is not None and known.upper.is_empty for known in found)
     return finished and instance.dataflows.may_end(description, now_ms)
@@ -24,13 +24,13 @@ def may_be_sealed(instance: Instance, description: DataflowDescription) -> bool:
 
 
 def all_finished(uppers: Iterable[int]) -> bool:
-    """Of the tables of a dataflow that exports nothing else."""
+    """Whether all tables of a dataflow that exports nothing else are finished."""
     found = list(uppers)
     return bool(found) and min(found) == EMPTY_SENTINEL
 
 
 def end(description: DataflowDescription, upper: int) -> int:
-    """How far it is complete, its inputs being that far."""
+    """The upper of the dataflow for these uppers of its inputs."""
     return EMPTY_SENTINEL if description.until is not None and description.until <= upper else upper
 
 

@@ -12,7 +12,7 @@ from tidemark_protocol.plan.dataflow import DataflowDescription
 
 @dataclass
 class Connection:
-    """What is under way between a replica and the controller, whose commands are audited."""
+    """The messages under way between a replica and the controller, whose commands are audited."""
 
     number: int
     inbox: list[Command] = field(default_factory=list)

@@ -258,7 +258,7 @@ class Operator:
 
 
 def _table(state: DataflowState, spec: Spec, number: int) -> str:
-    """That of what serves, if its columns are the same; or one that no other revision was ever given."""
+    """The table of the serving revision, if its columns are the same; or one that no other revision ever had."""
     same = state.active is not None and state.active.spec_digest.endswith(f", v{spec.version}")
     kept = view_shards(state.active.revision.description) if state.active is not None and same else []
     return kept[0].shard_id if kept else f"{state.key.name}/v/v{number}"

@@ -65,7 +65,7 @@ class Questions:
             question.failed.pop(replica, None)
 
     def count(self, answer: PeekAnswer) -> Question | None:
-        """Who asked, if somebody still waits."""
+        """Count the client, if it still waits."""
         assert answer.uuid not in self.answered, "answered twice"
         self.answered.add(answer.uuid)
         return self.asked.get(answer.uuid)

@@ -230,7 +230,7 @@ class SimReplica:
             self._initialized = False
 
     def drain(self) -> list[Response]:
-        """What it has said."""
+        """The responses so far."""
         reported = list(self._outbox._waiting.values())
         self._outbox._waiting.clear()
         return reported
@@ -279,7 +279,7 @@ class SimReplica:
         return self.drivers[dataflow]
 
     def _read(self, peek: Peek, *limits: object) -> PeekRows:
-        """As the pool does it, possibly long after the peek was admitted."""
+        """Read as the pool does it, possibly long after the peek was admitted."""
         dataflow = self.dataflows.find(peek.target.id)
         if dataflow is not None:
             since = self.drivers[dataflow].since.get(peek.target.id, Frontier.minimum())

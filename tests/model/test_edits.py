@@ -106,7 +106,7 @@ class Edits(RuleBasedStateMachine):
     @precondition(lambda self: len(self.simulation.leases.promises) < 4)
     @rule(data=st.data(), back=st.sampled_from([0, 40]))
     def lease(self, data: st.DataObject, back: int) -> None:
-        """Of a table or an index that serves, which keeps nobody from editing or dropping it."""
+        """Lease a table or an index that serves, which keeps nobody from editing or dropping it."""
         indexes = [self.simulation.serving(name)[0] for name in self.simulation.indexes()]
         self.simulation.leases.take(GlobalId(data.draw(st.sampled_from([*TABLES, *indexes]))), back)
 

@@ -28,7 +28,7 @@ from tidemark_protocol.messages.responses import Description
 PARTS, QUICK_PARTS = 4, 2
 NEVER_MS = 3_600_000
 ends = st.sampled_from([None, 0, 1, 40, 200])
-"""So far beyond what is there; None: never."""
+"""The ends, so far beyond the present; None: never."""
 
 
 class Ending(Model):

@@ -181,7 +181,7 @@ class Model(RuleBasedStateMachine):
     @precondition(lambda self: len(self.simulation.leases.promises) < 4)
     @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]))
     def lease(self, data: st.DataObject, back: int) -> None:
-        """Of a table or an index."""
+        """Lease a table or an index."""
         indexes = [f"{owner}-index" for owner in _indexes(self.simulation)]
         of = data.draw(st.sampled_from([TABLES, TABLES, indexes or TABLES, indexes or TABLES, indexes or TABLES]))
         self.simulation.leases.take(GlobalId(data.draw(st.sampled_from(of))), back)

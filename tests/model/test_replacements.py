@@ -104,7 +104,7 @@ def test_a_dependant_that_fails_to_hydrate_keeps_all_from_taking_over() -> None:
 
 def test_crash_an_edit_that_follows_one_with_other_columns_begins_a_table_of_its_own() -> None:
     """The first one has begun a table, and does not serve when another edit takes its place; then the operator and all
-    replicas die. What serves in the end never leaves out a time that its table does not have yet."""
+    replicas die. The serving revision in the end never leaves out a time that its table does not have yet."""
     simulation = running(Spec("index", TABLES[0]), Spec("view", "d1"))
     simulation.edit("d2", False, edit=1, version=2)
     simulation.operator.work(simulation.now)

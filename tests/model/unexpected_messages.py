@@ -30,7 +30,7 @@ def commands(seed: int) -> list[bytes]:
 
 
 def responses(seed: int) -> tuple[list[Response], bool]:
-    """What a controller understands of garbage, and whether the connection goes on."""
+    """The responses that a controller understands of garbage, and whether the connection goes on."""
     garbler, unpacker = Garbler(random.Random(seed), _RESPONSES, "responses"), Unpacker.of_responses()
     understood: list[Response] = []
     try:

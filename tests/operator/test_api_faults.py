@@ -128,7 +128,7 @@ OPERATIONS: dict[str, tuple[str, Step, Step]] = {
 
 
 def first(count: int, method: str, fault: Fault) -> Callable[[Asked], Fault | None]:
-    """So many requests of that method meet the fault."""
+    """The first requests of that method meet the fault, so many."""
     left = count
 
     def chosen(asked: Asked) -> Fault | None:
@@ -142,7 +142,7 @@ def first(count: int, method: str, fault: Fault) -> Callable[[Asked], Fault | No
 
 
 async def again_and_again(step: Step, place: Place) -> None:
-    """As the work queue does it, without the waits between."""
+    """Reconcile again and again, as the work queue does, without the waits between."""
     for _ in range(TRIES):
         try:
             await step(place)

@@ -158,7 +158,8 @@ def test_crash_a_revision_stored_twice_is_one(run: Callable[[Scenario], None], n
 def test_crash_a_plan_that_an_operator_which_was_replaced_stored_last_is_found(
     run: Callable[[Scenario], None], namespace: str
 ) -> None:
-    """Who leads asks only once what is stored. What another had on its way then shows when its name is taken."""
+    """The leader asks only once for the stored plans. One that another operator had on its way then shows when its name
+    is taken."""
 
     async def scenario(kube: Kube) -> None:
         meta = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("d")))
@@ -185,7 +186,7 @@ def test_crash_a_plan_that_an_operator_which_was_replaced_stored_last_is_found(
 def test_stored_plans_of_objects_without_one_are_listed_once_one_is_stored_or_read(
     run: Callable[[Scenario], None], namespace: str
 ) -> None:
-    """Until they are gone with their owner."""
+    """The plans are gone with their owner."""
 
     async def scenario(kube: Kube) -> None:
         first = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("first")))

@@ -40,7 +40,7 @@ def proxy(kinds_installed: ControlPlane) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def operator(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Of this namespace, with all its requests going through the proxy."""
+    """An operator of this namespace, with all its requests going through the proxy."""
     command = [
         *(sys.executable, "-m", "tidemark_operator"),
         *("--kubeconfig", str(proxy.kubeconfig(tmp_path / "kubeconfig")), "--state-dir", str(tmp_path / "state")),
@@ -54,7 +54,7 @@ def operator(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Iterator[subp
 
 
 def storm() -> Callable[[Asked], Fault | None]:
-    """Of requests every third meets the next fault; of watches, each of the first so many. The first
+    """Every third request meets the next fault, and each of the first watches. The first
     renewal of the Lease hangs, and the first read of Dataflows."""
     requests = itertools.count()
     faults = itertools.cycle((*AT_ONCE, *ENDED))

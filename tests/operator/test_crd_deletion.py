@@ -27,7 +27,7 @@ SAID = "is not installed: kubectl apply -f crds/"
 
 @pytest.fixture
 def plane(control_plane_binaries: Binaries, tmp_path: Path) -> Iterator[ControlPlane]:
-    """Of its own: other tests need their definitions."""
+    """A control plane of its own: other tests need their definitions."""
     with ControlPlane.started(tmp_path / "plane", control_plane_binaries) as plane:
         yield plane
 
@@ -75,7 +75,7 @@ def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[Kept]:
 
 
 def test_definitions_go_and_come_back_under_an_operator(plane: ControlPlane, operator: Kept) -> None:
-    """What is applied again is looked after, under the old names; nothing of it ends in a traceback."""
+    """Objects that are applied again are reconciled, under the old names; nothing of it ends in a traceback."""
 
     def all_is_said() -> bool:
         bodies = json.loads(plane.kubectl("get", "dataflows", "-o", "json"))["items"]

@@ -139,7 +139,7 @@ def test_an_operator_that_did_not_renew_writes_nothing_until_it_is_known_to_lead
 
 
 def test_crash_a_renewal_with_a_lost_answer_costs_nothing(run: Callable[[Scenario], None]) -> None:
-    """What is there is ours, only newer than what we know."""
+    """The Lease is ours, only newer than what we know."""
 
     async def scenario(there: Leaders) -> None:
         leader = there.one("a")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 
 SPEC = {"instance": "default", "sql": "SELECT 1 AS a", "index": {}}
 ENDING = {Fault.CONFLICT, Fault.GONE, *ERRORS} - {Fault.EXPIRES}
-"""What kopf ends at."""
+"""The faults at which kopf ends."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def _short_of_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Seen:
-    """What watches told, by the name of the object."""
+    """The events of watches, by the name of the object."""
 
     def __init__(self) -> None:
         self.told: Counter[tuple[str, bool]] = Counter()
@@ -111,7 +111,7 @@ def test_crash_of_each_watch_loses_no_later_change(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first watch of each kind meets the fault. What is deleted after that is told, or it is told afterwards that
+    """The first watch of each kind meets the fault. A later deletion is reported, or the watch says afterwards that
     something may be missed."""
     caplog.set_level(logging.WARNING)
     if fault is not Fault.HANGS:

@@ -1,4 +1,4 @@
-"""What a plan of a few kinds of nodes answers at one time, computed from whole tables: an oracle without Spark.
+"""The answer of a plan of a few kinds of nodes at one time, computed from whole tables: an oracle without Spark.
 
 Nodes: Get, Let, LetRec, Union, Negate, Threshold, Mfp that projects, Reduce that counts or makes distinct, linear joins
 of two inputs.

@@ -44,7 +44,7 @@ class Case:
 
 
 class Wrong(AssertionError):
-    """What the view shows is not what it should show."""
+    """The view shows other rows than it should."""
 
 
 def check_answers(

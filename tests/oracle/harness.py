@@ -62,7 +62,7 @@ class DataflowHarness:
         return [FilePart(str(self.folder / table), file.path, Time(lower), Time(upper), file.rows, file.size)]
 
     def inputs(self, dataflow: RenderedDataflow, upper: int) -> dict[GlobalId, list[FilePart]]:
-        """What the next step of the dataflow reads."""
+        """The inputs of the next step of the dataflow."""
         lower = dataflow.frontier.encode()
         hydrated = lower != dataflow.description.as_of
         lower = lower if hydrated else 0

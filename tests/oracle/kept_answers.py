@@ -63,7 +63,7 @@ class KeptAnswers:
 
 
 def kept_answer(case: Case, history: History, answers: Mapping[int, Answer], types: list[pa.DataType]) -> KeptAnswer:
-    """What the file keeps of Spark's answers."""
+    """The digest that the file keeps of Spark's answers."""
     digests = {str(t): None if a.rows is None else digest_of_rows(a.rows) for t, a in answers.items()}
     return KeptAnswer(digest_of_question(case, history), [str(sql_type(t)) for t in types], digests)
 
@@ -85,5 +85,5 @@ def digest_of_rows(rows: Mapping[Any, int]) -> str:
 
 
 def digest(*parts: object) -> str:
-    """Of the parts' texts."""
+    """The digest of the parts' texts."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:DIGEST_CHARACTERS]

@@ -1,4 +1,4 @@
-"""How many random histories a case is run over: few in `make test`, TIDEMARK_ORACLE_SEEDS of them in `make oracle`.
+"""The number of random histories of a case: few in `make test`, TIDEMARK_ORACLE_SEEDS of them in `make oracle`.
 
 TIDEMARK_ORACLE_FIRST_SEED chooses other ones.
 """

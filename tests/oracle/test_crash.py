@@ -101,7 +101,7 @@ def test_crash_a_step_that_fails_leaves_the_state_and_runs_again(
 def test_crash_a_step_that_fails_again_and_again_leaves_no_files(
     oracle: Oracle, disturbed: DataflowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its attempts wrote goes when it has failed, with no sweep of everything: it may be the disk that is full."""
+    """The files of its attempts go when it has failed, with no sweep of everything: it may be the disk that is full."""
     runs = 4
     dataflow, _ = build(oracle, disturbed, monkeypatch, "after report", "raise", runs * ATTEMPTS)
     step = dataflow.plan_step(Frontier.at(MIDDLE), disturbed.inputs(dataflow, MIDDLE))

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def on_executors(what: str, folder: Path) -> list[str]:
-    """What two executors that share the arrangement store say."""
+    """The output of two executors that share the arrangement store."""
     command = [sys.executable, "-m", "tests.oracle.variants.on_executors", what, str(folder)]
     # executors run in folders of their own, and the planted fault is this checkout's
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -25,14 +25,14 @@ def on_executors(what: str, folder: Path) -> list[str]:
 
 
 def test_steps_land_at_home_and_a_crash_of_an_executor_does_not_show(tmp_path: Path) -> None:
-    """Of several dataflows each step runs where its state is open. Then an executor is killed in the middle of one: the
+    """Each step of several dataflows runs where its state is open. Then an executor is killed in the middle of one: the
     task that is lost with it is repeated on the other, and counts once.
     """
     on_executors("at_home,survive", tmp_path)
 
 
 def test_spark_keeps_no_more_executors_than_it_is_asked_for(tmp_path: Path) -> None:
-    """So it does not go on asking for what is not admitted, and does when it is told to."""
+    """Spark does not go on asking for what is not admitted, and asks when it is told to."""
     on_executors("asked", tmp_path)
 
 

@@ -88,7 +88,7 @@ FAILING = """
 
 @pytest.mark.parametrize("seed", seeds(2))
 def test_agree_errors_do_not_depend_on_the_order(oracle: Oracle, tmp_path: Path, seed: int) -> None:
-    """Of inputs, of conditions and of columns: the same ones, as often."""
+    """The orders are of inputs, of conditions and of columns: the same ones, as often."""
     case, random = Case("failing", FAILING, TU), Random(seed)
     history = random_history(TU, seed, changes=8)
     with in_process(tmp_path, TU, history) as of:

@@ -79,7 +79,7 @@ def test_oracle_sums_of_large_numbers_do_not_overflow(oracle: Oracle, tmp_path: 
 def test_oracle_rows_that_meet_nothing_are_no_group(
     oracle: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of rows without a key, which an equality never joins, there may be more than a group may have."""
+    """An equality never joins rows without a key. There may be more of them than a group may have."""
     for module in (numbers, aggregates):
         monkeypatch.setattr(module, "MAX_ROWS", 5)
     rows = (*(((None, n, "x"), 1, 1) for n in range(9)), ((1, 7, "x"), 1, 1))

@@ -163,9 +163,9 @@ def test_state_in_a_bucket_agrees_and_survives_failures(volume: Volume) -> None:
 
 
 def test_locks_and_files_are_those_of_one_file_system(volume: Volume) -> None:
-    """What an arrangement store asks of a folder: one node's lock is there on the other, and goes with its process; a
-    file is there under its name at once, or not at all; what one node replaces or deletes, the other sees so.
-    """
+    """The demands of an arrangement store on a folder: one node's lock is there on the other, and goes with its
+    process; a file is there under its name at once, or not at all; what one node replaces or deletes, the other sees
+    so."""
     a, b, lock, file = volume.a, volume.b, f"{volume.folder}/lock", f"{volume.folder}/file"
     holder = subprocess.Popen(a.inside("flock", "--exclusive", lock, "sleep", "infinity"))
     refused = "flock", "--nonblock", "--conflict-exit-code", "7", lock, "true"

@@ -48,7 +48,7 @@ class Cluster:
         return sorted(self.kubectl("get", MADE, "-l", OURS, "-o", "name").split())
 
     def report(self, pod: str, status: dict[str, Any]) -> None:
-        """As the kubelet."""
+        """Report the pod's status, as the kubelet does."""
         self.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
     def run(self, scenario: Callable[[Kube], Awaitable[None]]) -> None:

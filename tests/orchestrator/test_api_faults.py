@@ -66,7 +66,7 @@ def test_crash_of_every_write_comes_to_the_same(cluster: Cluster, done: bool) ->
 
 
 def test_events_that_cannot_be_listed_keep_nothing_from_being_done(cluster: Cluster) -> None:
-    """Of a replica whose pod cannot be made nobody knows why; the other one runs."""
+    """Nobody knows why the pod of one replica cannot be made; the other one runs."""
     stuck, good = cluster.replica(LARGE), cluster.replica(SMALL)
     cluster.kubectl("delete", "serviceaccount", SETTINGS.driver_account)
     faults = Faults(lambda method, path: (403, False) if path.endswith("/events") else None)

@@ -93,7 +93,7 @@ def test_a_dropped_replica_leaves_nothing(cluster: Cluster) -> None:
 
 
 def test_another_shape_surges_beside_the_one_that_serves(cluster: Cluster) -> None:
-    """Until it is told that it takes over; another operator in between finds both."""
+    """The old shape serves until the new one is told that it takes over; another operator in between finds both."""
     spec = cluster.replica(SMALL)
     larger = replace(spec, cores=3)
     old, new = member(spec, SETTINGS), member(larger, SETTINGS)

@@ -28,7 +28,7 @@ OTHER = ReplicaShape(LARGE, "b17e44d0")
 
 
 def labels(of: ReplicaShape) -> str:
-    """What the driver's pod is told of its executors, as it understands it."""
+    """The labels of executors that the driver's pod gets, as it understands them."""
     (container,) = pod_template(of, SETTINGS)["spec"]["containers"]
     program, *arguments = container["args"]
     assert program == "tidemark_replica"

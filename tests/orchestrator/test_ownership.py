@@ -63,7 +63,7 @@ def test_a_budget_is_ours_by_its_owner() -> None:
 
 
 def strip(body: Body, name: str, owner: dict[str, Any] | None = None) -> str:
-    """As JSON, under another name, without its owner or with another."""
+    """The object as JSON, under another name, without its owner or with another."""
     return json.dumps(bent(body, name=name, ownerReferences=[owner] if owner else []))
 
 

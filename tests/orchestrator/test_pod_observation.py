@@ -113,7 +113,7 @@ def test_the_last_refusal_of_a_pod_is_told() -> None:
 
 
 def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
-    """Which of them it is does not matter: they are alike. One whose driver has not taken it in is not there yet."""
+    """All of them are alike. One whose driver has not taken it in is not there yet."""
     broken = pod(container(waiting("ErrImagePull", "gone")), "Pending")
     failed = pod(container(ended(52)), "Failed")
 

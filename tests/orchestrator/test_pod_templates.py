@@ -135,7 +135,7 @@ def test_another_template_of_executors_is_another_config_map() -> None:
     and the next pod has the new one."""
 
     def template(settings: KubernetesSettings) -> tuple[str, str]:
-        """What there is, and what the driver's pod asks for."""
+        """The template that there is, and the one that the driver's pod asks for."""
         (there,) = [body for body in templates.belongings(large(), settings, "u") if body["kind"] == "ConfigMap"]
         spec = templates.stateful_set(large(), settings)["spec"]["template"]["spec"]
         (asked,) = [volume["configMap"]["name"] for volume in spec["volumes"] if "configMap" in volume]

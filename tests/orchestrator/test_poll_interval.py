@@ -1,4 +1,4 @@
-"""How soon the next look comes: soon while pods are on their way, for a while, and for a fifth of the time at most."""
+"""The time of the next look: soon while pods are on their way, for a while, and for a fifth of the time at most."""
 
 from __future__ import annotations
 

@@ -62,19 +62,19 @@ def test_of_several_surges_the_oldest_shape_serves() -> None:
 
 
 def test_an_edit_that_is_taken_back_leaves_the_serving_pod() -> None:
-    """What hydrated beside it goes."""
+    """The shape that hydrated beside it goes."""
     serving = there(NEW.shape, 0)
 
     assert decide({KEY: NEW}, [serving, OLD], frozenset()) == Decision((NEW,), (OLD,))
 
 
 def test_an_edit_that_is_taken_back_after_the_takeover_is_another_surge() -> None:
-    """What took over has all there is, though what is wanted again is older, and there still."""
+    """The shape that took over serves, though the wanted one is older, and there still."""
     assert decide({KEY: NEW}, [there(NEW.shape, 0), OLD], {(KEY, "old")}) == Decision((NEW,), ())
 
 
 def test_the_new_shape_serves_after_a_takeover() -> None:
-    """Which could not be deleted yet when the next edit came."""
+    """The old shape could not be deleted yet when the next edit came."""
     assert decide({KEY: NEW}, [OLDER, OLD], {(KEY, "old")}) == Decision((NEW,), (OLDER,))
 
 

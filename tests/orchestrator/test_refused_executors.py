@@ -34,7 +34,7 @@ SMALLEST = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "smal
 
 
 def executors(cluster: Cluster, folder: Path, of: ReplicaShape = MINE) -> Executors:
-    """What the driver's pod has of them: its rights, its labels and the file that it is given."""
+    """The driver's pod has of them its rights, its labels and the file that it is given."""
     server = account(cluster, folder, "create", "get", "list", "watch", "delete", "deletecollection")
     (folder / "pod.yaml").write_text(template_text(of, SETTINGS))
     return Executors(ExecutorPods(f"k8s://{server}", cluster.namespace, folder), labels(of), 2, folder / "pod.yaml")
@@ -109,7 +109,7 @@ def test_an_api_server_that_does_not_answer_says_nothing_of_executors(tmp_path: 
 
 
 def test_spark_is_not_started_where_no_executor_is_admitted(cluster: Cluster, tmp_path: Path) -> None:
-    """Who wanted it tries again; once there is room, it starts."""
+    """The caller tries again; once there is room, it starts."""
     made = executors(cluster, tmp_path)
     limit(cluster)
     with pytest.raises(ExecutorsNotAdmitted, match=r"Refused: .*maximum cpu usage per Container is 1, but limit is 4"):

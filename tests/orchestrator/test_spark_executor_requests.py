@@ -27,7 +27,7 @@ MINE = member(LARGE, SETTINGS)
 FAILURES = 40
 """After so many Spark gives up."""
 REFUSED = 'pods "try-'
-"""So begins what the API server says of what was tried; what it says to Spark names an executor."""
+"""The beginning of the API server's answer to a dry run; its answer to Spark names an executor."""
 DRIVER = """
 import json, sys, time
 from pathlib import Path
@@ -50,7 +50,7 @@ while True:
 
 
 def conf(cluster: Cluster, folder: Path, server: str, of: ReplicaShape) -> dict[str, str]:
-    """What a driver is told, but that it runs here, and reads its rights and the secret from this folder."""
+    """The options of a driver, but that it runs here, and reads its rights and the secret from this folder."""
     (folder / "secret").write_text("x" * 32)
     asked = {name: value for name, value in spark_conf(of, SETTINGS).items() if name not in POD_SETTINGS}
     rights = "spark.kubernetes.authenticate"
@@ -74,9 +74,8 @@ def executors(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def test_a_driver_keeps_its_executors_until_more_are_admitted(cluster: Cluster, tmp_path: Path) -> None:
-    """What is tried is what Spark makes. Of two executors one is lost and refused: the driver goes on with the other,
-    for longer than Spark, which asks every second, would bear it; and has two again when there may be.
-    """
+    """The dry run tries the pod that Spark makes. One of two executors is lost and refused: the driver goes on with the
+    other, for longer than Spark, which asks every second, would bear it; and has two again when there may be."""
     (tmp_path / "pod.yaml").write_text(template_text(MINE, SETTINGS))
     server = account(cluster, tmp_path, "create", "get", "list", "watch", "delete", "deletecollection")
     settings = {"folder": str(tmp_path), "master": f"k8s://{server}", "namespace": cluster.namespace}
@@ -111,6 +110,6 @@ def _alive(driver: subprocess.Popen[bytes], log: Path) -> bool:
 
 
 def _as_read(resources: dict[str, Any]) -> dict[str, Any]:
-    """As the API server writes quantities: 6144Mi is 6Gi."""
+    """The object with quantities as the API server writes them: 6144Mi is 6Gi."""
     gib = {amount: f"{int(amount.removesuffix('Mi')) // 1024}Gi" for amount in [resources["limits"]["memory"]]}
     return {of: {n: gib.get(v, v) for n, v in amounts.items()} for of, amounts in resources.items()}

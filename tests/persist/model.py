@@ -78,7 +78,7 @@ def contents(table: pa.Table) -> dict[Row, int]:
 
 
 def changes(parts: Iterable[FilePart]) -> dict[tuple[Row, int], int]:
-    """What a listing holds, as the model writes it."""
+    """The changes that a listing holds, as the model writes them."""
     rows = [row for part in parts for piece in read_part(part) for row in piece.to_pylist()]
     return summed(((_key(row), row[TIME]), row[DIFF]) for row in rows)
 

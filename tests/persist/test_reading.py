@@ -137,7 +137,7 @@ def test_unwritten_shard_may_start_at_any_since(place: Place) -> None:
 
 
 def test_parts_travel_as_json_and_as_pickles_and_are_read_by_location_alone(shard: Shard) -> None:
-    """What a worker process gets."""
+    """A worker process gets such texts."""
     parts = shard.snapshot_parts(5)
 
     assert [FilePart.from_json(part.to_json()) for part in parts] == parts
@@ -178,7 +178,7 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(place: Place) 
 
 
 def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
-    """What Arrow has fetched of it goes, a stretch at a time; the values do not compress, so it is most of it."""
+    """The bytes that Arrow has fetched go, a stretch at a time; the values do not compress, so it is most of it."""
     numbers = np.random.default_rng(1).integers(0, 1 << 62, 2_000_000)
     same = {name: np.full(len(numbers), value) for name, value in ((TIME, 0), (DIFF, 1))}
     file = write_staged(str(tmp_path), pa.table({"v": numbers, **same}))
@@ -240,7 +240,7 @@ def test_a_follower_sees_the_appends_of_another_handle_without_reopening(shard: 
 def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it lists is what a handle lists that was opened just now; a few entries it follows one by one."""
+    """The handle lists what a new one lists; a few entries it follows one by one."""
     few = 32
     monkeypatch.setattr(delta_log, "FAR_BEHIND", few)
     behind, read = open_shard(shard.location), list[int]()

@@ -54,7 +54,7 @@ def parse(text: str) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def render(given: list[str], answer: list[str]) -> str:
-    """As it stands in a script."""
+    """The value as it stands in a script."""
     return "\n".join([*given, "----", *answer])
 
 

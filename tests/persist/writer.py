@@ -40,7 +40,7 @@ def race(location: str, name: str, until: str) -> None:
 
 
 def tick(location: str, fault: str, noted_at: str) -> None:
-    """One row per tick. What it is about to append is noted first, and finished first after a restart."""
+    """One row per tick. The append is noted first, and finished first after a restart."""
     shard = create_or_open(location, COLUMNS, shard_id="s", policy=BUSY)
     note = Path(noted_at)
     if note.exists():
@@ -75,7 +75,7 @@ def tidy(shard: Shard) -> None:
 
 
 def die(commit: Commit | None = None) -> None:
-    """As by the kernel, with the data file written and, if given, the commit made."""
+    """Die as by the kernel, with the data file written and, if given, the commit made."""
     if commit is not None:
         commit()
     os.kill(os.getpid(), signal.SIGKILL)

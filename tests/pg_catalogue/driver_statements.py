@@ -1,4 +1,5 @@
-"""What drivers ask of the catalogue, in our own words: shorter than theirs, with each construct that theirs have.
+"""The questions of drivers about the catalogue, in our own words: shorter than theirs, with each construct that theirs
+have.
 
 psql is not here: the tests run it. A statement is `(text, parameters)`.
 """

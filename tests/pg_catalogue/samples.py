@@ -133,7 +133,7 @@ class Oracle:
         self.connection.close()
 
     def theirs(self, sql: str, *values: str | None) -> Answered:
-        """Of PostgreSQL. Raises psycopg.Error."""
+        """The rows of PostgreSQL. Raises psycopg.Error."""
         cursor = psycopg.RawCursor(self.connection)
         cursor.execute(sql, values or None)
         described = cursor.description or ()
@@ -141,7 +141,7 @@ class Oracle:
         return Answered([c.name for c in described], [c.type_code for c in described], sorted(found))
 
     def ours(self, sql: str, *values: str | None) -> Answered:
-        """Of the catalogue. Oids of PostgreSQL in the statement are replaced by those of the same names."""
+        """The rows of the catalogue. Oids of PostgreSQL in the statement are replaced by those of the same names."""
         answer = ask(self.catalogue, self._translated(sql), *(v and self._translated(v) for v in values))
         columns = [column.to_pylist() for column in answer.rows.columns]
         found = [self._shown([column[n] for column in columns]) for n in range(answer.rows.num_rows)]

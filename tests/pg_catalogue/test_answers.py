@@ -1,4 +1,4 @@
-"""Which statements are the catalogue's, and what it says of the session, its relations, and what it refuses."""
+"""The statements that are the catalogue's, its answers about the session and its relations, and its refusals."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_materialized_views_are_views_of_the_standard(catalogue: Catalogue) -> N
 
 
 def test_system_relations_say_their_types_and_name_nothing_of_others(catalogue: Catalogue) -> None:
-    """Of users' relations, those that were given are named alone, in whichever system relation."""
+    """Users' relations are named only if they were given, in whichever system relation."""
     texts = set()
     for relation in system_relations().values():
         answer = ask(catalogue, f"SELECT * FROM {relation.schema}.{relation.name}", relations=RELATIONS[:1])

@@ -24,7 +24,7 @@ from tidemark_pgwire.statements.subjects import subject_of
 
 LENGTH = 100_000
 CPU_S = 5.0
-"""What takes quadratic time takes minutes for LENGTH characters."""
+"""The limit of processor time: a quadratic statement takes minutes for LENGTH characters."""
 REPEATED = (
     " ",
     "\n",
@@ -133,7 +133,7 @@ def test_a_process_that_cannot_be_started_is_an_error_of_its_statement(monkeypat
 
 
 def test_a_process_that_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a parser that takes exponential time: what bounds the texts does not know of it."""
+    """A parser may take exponential time, which the bounds of texts do not know."""
     monkeypatch.setattr(children, "_COMMAND", [sys.executable, "-P", "-c", UNBOUNDED])
     monkeypatch.setattr(children, "QUESTIONS_MAX", 0)  # those of other tests are not asked
     with pytest.raises(CatalogueError) as refused:

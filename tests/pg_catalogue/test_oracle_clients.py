@@ -37,7 +37,7 @@ _SHOWN = re.compile(r"\*{9} QUERY \*{10}\n(.*?)\n\*{26}\n", re.DOTALL)
 
 @pytest.fixture(scope="module")
 def of_psql(both: tuple[Oracle, Postgres]) -> Mapping[str, Sequence[str]]:
-    """What psql sends for each of its commands, as its option -E shows."""
+    """The statements that psql sends for each of its commands, as its option -E shows."""
     _, server = both
     found_programs = programs()
     assert found_programs is not None

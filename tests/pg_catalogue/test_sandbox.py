@@ -1,4 +1,5 @@
-"""What a statement must not reach: files, extensions, the network, the process. Both walls are tried by themselves."""
+"""The things that a statement must not reach: files, extensions, the network, the process. Both walls are tried by
+themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What dashboards and browsers of schemas ask of the catalogue, in our own words, as of `driver_statements`."""
+"""The questions of dashboards and browsers of schemas about the catalogue, in our own words, as in
+`driver_statements`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Frames:
                 return
 
     def rest(self) -> bytes:
-        """What comes until the server closes."""
+        """The bytes until the server closes."""
         found = b""
         while piece := self.socket.recv(65536):
             found += piece

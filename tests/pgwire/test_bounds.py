@@ -1,4 +1,4 @@
-"""What a client sends costs no more than its length, and what a session keeps has a bound."""
+"""A client's bytes cost no more than their length, and the memory of a session has a bound."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_a_client_that_goes_ends_its_statement(tmp_path: Path) -> None:
 
 
 def test_a_client_that_reads_nothing_is_disconnected(tmp_path: Path) -> None:
-    """Of its 20 MB, the server holds what may be written ahead, and a slice."""
+    """The server holds what may be written ahead of its 20 MB, and a slice."""
     with served(tmp_path, limits=SessionLimits(stall_seconds=1.0)) as server, Frames(server) as frames:
         server.says(lambda sql, dialect: WIDE)
         held = 0

@@ -100,7 +100,7 @@ def test_bytes_that_came_before_tls_are_refused() -> None:
 
 
 def _told_at_the_end(plain: socket.socket) -> bytes:
-    """What the server sends until it ends the connection, also where it ends it without reading all."""
+    """The bytes that the server sends until it ends the connection, also where it ends it without reading all."""
     told = b""
     with suppress(ConnectionResetError):
         while piece := plain.recv(4096):

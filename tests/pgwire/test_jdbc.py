@@ -43,7 +43,7 @@ KINDS = """INSERT INTO shop.kinds VALUES
 
 @dataclass
 class Both:
-    """What the program found at the server and at PostgreSQL; the rows of the
+    """The results of the program at the server and at PostgreSQL; the rows of the
     tables after it. `before`: those of `shop.kinds` at PostgreSQL before it."""
 
     ours: Mapping[str, str]

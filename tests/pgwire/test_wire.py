@@ -1,4 +1,4 @@
-"""What a session writes goes out together, and never later than the session waits for its client."""
+"""Messages of a session go out together, before the session waits for its client."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def explained(catalyst: Catalyst, request: PlanRequest) -> str:
     ],
 )
 def test_columns_have_their_names(catalyst: Catalyst, sql: str, lines: tuple[str, ...]) -> None:
-    """Those of imports as far as they pass; what is computed, or twice in a row, has its position."""
+    """Columns of imports keep their names as far as they pass; a computed one, or one that is there twice, has its
+    position."""
     text = explained(catalyst, one_view(sql))
 
     assert [line for line in lines if line not in text] == [], text
@@ -74,7 +75,7 @@ def test_a_later_view_reads_the_names_that_an_earlier_export_has(catalyst: Catal
 
 
 def test_estimates_stand_beside_what_is_counted(catalyst: Catalyst) -> None:
-    """Of imports, behind filters, of joins and groups; nothing where an input is not counted."""
+    """The estimates are of imports, behind filters, of joins and groups; nothing where an input is not counted."""
     sql = "SELECT t.s, count(*) AS n FROM s.t JOIN s.u USING (k) WHERE t.x = 3 GROUP BY t.s"
     planned = plan(catalyst, one_view(sql))
     assert isinstance(planned, Planned)

@@ -1,4 +1,5 @@
-"""What the choice of a join's order keeps and begins with, over random joins of tables with keys and indexes."""
+"""The state and the first input that the choice of a join's order gives, over random joins of tables with keys and
+indexes."""
 
 from __future__ import annotations
 

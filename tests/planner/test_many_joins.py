@@ -15,7 +15,7 @@ from tidemark_protocol.plan.lir import DeltaJoin, Join, LinearJoin, Plan, inputs
 
 pytestmark = pytest.mark.spark
 SECONDS = 20.0
-"""Of this process' CPU. 64 tables take half a second; with a delta join 40 tables took nine."""
+"""The limit of this process' CPU time. 64 tables take half a second; with a delta join 40 tables took nine."""
 
 
 def chain(tables: int) -> str:

@@ -40,7 +40,7 @@ def joins(node: Plan) -> list[Join]:
 
 
 def bound(node: Plan) -> dict[str, Plan]:
-    """What the plan has names for."""
+    """The names that the plan binds."""
     own = {str(node.id): node.value} if isinstance(node, Let) else {}
     return own | {name: value for below in inputs_of(node) for name, value in bound(below).items()}
 
@@ -231,7 +231,7 @@ def test_one_of_two_arrangements_is_not_enough(catalyst: Catalyst) -> None:
 
 
 def test_both_halves_of_a_query_join_the_same_arrangement(catalyst: Catalyst) -> None:
-    """As Q11: the total of all is to be had from the rows that are kept for the groups."""
+    """The case is Q11: the total of all follows from the rows that are kept for the groups."""
     joined = "FROM tpch.partsupp JOIN tpch.supplier ON ps_suppkey = s_suppkey WHERE s_nationkey = 7"
     total = f"SELECT sum(ps_availqty) AS n {joined}"
     groups = f"SELECT ps_partkey, sum(ps_availqty) AS n {joined} GROUP BY ps_partkey"
@@ -260,7 +260,7 @@ def test_rollups_that_would_share_an_arrangement_save_as_much_together(catalyst:
 
 
 def test_the_queries_of_tpch_keep_no_more_than_without(catalyst: Catalyst) -> None:
-    """Of the 22, as one Dataflow, none gains: what they sum has too many digits, and Q11 needs the rows in any case."""
+    """None of the 22, as one Dataflow, gains: their sums have too many digits, and Q11 needs the rows in any case."""
     views = [*QUERIES.values()]
     chosen = together(catalyst, views, short=True)
     with before_joins(never):

@@ -220,7 +220,7 @@ def test_crash_of_a_jvm_in_the_midst_of_a_plan_is_not_seen_by_its_caller(planner
 
 @pytest.mark.broad
 def test_crash_of_a_jvm_never_ends_the_planner(tmp_path: Path) -> None:
-    """As it starts, and before its first plan: the same process starts another one."""
+    """The JVM dies as it starts, or before its first plan: the same process starts another one."""
     planner = Process(tmp_path, waits=False)
     until(planner.workers)
     ((starting, jvm),) = planner.workers().items()
@@ -337,7 +337,7 @@ def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal
 
 @pytest.mark.broad
 def test_crash_a_planner_that_was_killed_with_its_workers_starts_again(tmp_path: Path) -> None:
-    """As after a container runs out of memory: the files that the workers left are removed."""
+    """The container has run out of memory: the files that the workers left are removed."""
     scratch = tmp_path / "scratch"
     planner = Process(tmp_path, scratch=scratch)
     ((worker, jvm),) = planner.workers().items()

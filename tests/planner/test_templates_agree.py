@@ -73,7 +73,8 @@ POSTGRES_LITERALS = {
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_agree_a_filled_template_is_the_planners_plan(catalyst: Catalyst, statement: str) -> None:
-    """Of random literals, the same in several places among them. A shape whose plan depends on them has no template."""
+    """The literals are random, and some are the same in several places. A shape whose plan depends on them has no
+    template."""
     _agree(catalyst, statement, SPARK, {"{s}": TEXTS}, statement in VALUE_DEPENDENT)
 
 
@@ -81,7 +82,7 @@ def test_agree_a_filled_template_is_the_planners_plan(catalyst: Catalyst, statem
 def test_agree_a_filled_template_of_postgresqls_dialect_is_the_planners_plan(
     catalyst: Catalyst, statement: str
 ) -> None:
-    """Of literals, and of parameters as tidemark-pgwire writes them."""
+    """The templates are of literals, and of parameters as tidemark-pgwire writes them."""
     _agree(catalyst, statement, POSTGRES, POSTGRES_LITERALS, statement in POSTGRES_VALUE_DEPENDENT)
 
 

@@ -209,7 +209,7 @@ class History:
             self._end(one, True)
 
     def allow(self, steps: int) -> None:
-        """So many steps at most until the next call, and then the ends of the transactions that are open, as a new slot
+        """Allow so many steps until the next call, and then the ends of the transactions that are open, as a new slot
         waits for them: the history, and what ticks read, do not grow with the time that ticks take."""
         self._allowed = steps
 
@@ -380,7 +380,7 @@ def check(root: Path, states: list[State], times_max: int = 1 << 30) -> None:
 
 
 def tick_until_followed(one: Ingester, time: int, every_s: float = 0.02) -> None:
-    """Ticks until all tables are followed, also some ticks later. Those that stop begin anew at once."""
+    """Ticks until all tables are followed, also some ticks later. Stopped tables begin anew at once."""
     source, followed, end = source_of(one), 0, clock.monotonic() + FOLLOWED_SECONDS
     for at in range(time, time + 5000):
         if clock.monotonic() > end:

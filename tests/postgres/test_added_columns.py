@@ -60,7 +60,7 @@ DEFAULTS = (
     "text default repeat('d', 3000)",
     "int[] default '{1,2}'",
 )
-"""Of added columns: constants, nothing, and values that each row has for itself."""
+"""The defaults of added columns: constants, nothing, and values that each row has for itself."""
 
 
 class GrowingHistory(History):
@@ -132,7 +132,7 @@ class GrowingKeyedHistory(GrowingHistory, KeyedHistory):
 
 
 class Growth:
-    """What happens to the columns of `a`, one after the other, and the tables of the source that follow it."""
+    """The changes of the columns of `a`, one after the other, and the tables of the source that follow it."""
 
     def __init__(self, server: Postgres, name: str, seed: int) -> None:
         kind, schema = (GrowingKeyedHistory, KEYED_SCHEMA) if seed % 2 else (GrowingHistory, SCHEMA)

@@ -97,7 +97,7 @@ def test_crash_many_kills(database: Database, tmp_path: Path, seed: int) -> None
 
 
 def test_crash_the_database_restarts(database: Database, tmp_path: Path) -> None:
-    """As after a crash of the server: the source begins its connections anew, and goes on where it was."""
+    """The server has crashed: the source begins its connections anew, and goes on where it was."""
     history = History(database.server, database.name, 5)
     spec = database.spec()
     one: Ingester | None = None

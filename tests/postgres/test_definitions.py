@@ -186,7 +186,7 @@ def test_what_leaves_rows_as_they_are_stops_nothing(database: Database, tmp_path
 
 
 def test_a_column_comes_that_a_publication_with_a_list_leaves_out(database: Database, tmp_path: Path) -> None:
-    """The columns that are followed are published still. Those of a table that is inspected then are not."""
+    """The columns that are followed are published still. The columns of a table that is inspected then are not."""
     database.run(
         "create table listed (id int primary key, note text); insert into listed values (1, 'a')",
         "alter publication everything add table listed (id, note)",

@@ -98,8 +98,8 @@ def test_malformed_rows_count_once_by_copies_and_changes(database: Database, tmp
 def test_malformed_rows_of_a_table_that_begins_late(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of its contents, and those of changes while the contents are copied. What a TRUNCATE takes back before it
-    is bound does not count."""
+    """The rows are of its contents, and of changes while the contents are copied. Rows that a TRUNCATE takes back
+    before they are bound do not count."""
     monkeypatch.setattr(copied_tables, "GROUP_BYTES", 0)
     database.run(
         WRONG, "insert into b values (1)", "insert into a select 9, repeat('x', 900) from generate_series(1, 99)"

@@ -55,7 +55,7 @@ class Pair:
         return replace(spec_of(self.primary, database, *tables, **more), host=str(self.address))
 
     def wait_for_standby(self) -> None:
-        """Until the standby has all that was committed so far."""
+        """Wait until the standby has all that was committed so far."""
         (lsn,) = self.primary.rows("select pg_current_wal_flush_lsn()")[0]
         until(lambda: self.standby.rows(f"select pg_last_wal_replay_lsn() >= '{lsn}'") == [("t",)])
 
@@ -191,7 +191,7 @@ def until_row(one: Ingester, root: Path, id: int) -> None:
 
 
 def test_a_slot_of_the_name_on_the_promoted_server_does_not_help(pair: Pair, tmp_path: Path) -> None:
-    """As a failover slot of PostgreSQL 17 would be there: the timeline is another one, so the difference is taken, and
+    """A failover slot of PostgreSQL 17 would be there: the timeline is another one, so the difference is taken, and
     the slot is made anew."""
     create_database(pair.primary, "shop")
     primary, promoted = Database(pair.primary, "shop"), Database(pair.standby, "shop")

@@ -118,7 +118,7 @@ def found(database: Database, *known: PostgresTable) -> dict[tuple[str, str], Pu
 
 
 def test_published_tables_are_found_with_what_can_be_followed(database: Database) -> None:
-    """Each table by itself. What can be followed can be inspected and pinned by the names that were found."""
+    """Each table by itself. A table that can be followed can be inspected and pinned by the names that were found."""
     database.run(TABLES)
     tables = found(database)
     assert {pair: each.names for pair, each in tables.items() if not each.refused} == FOLLOWED
@@ -427,7 +427,7 @@ def finish(one: Ingester, time: int, on_gap: str) -> None:
 
 
 def test_a_name_that_comes_again_is_another_table(database: Database, tmp_path: Path) -> None:
-    """As the operator names a table that was taken out of the spec, and is wanted again: `b.2`, without a `b`."""
+    """The operator names a table that was taken out of the spec, and is wanted again, `b.2`, without a `b`."""
     database.run("insert into b (k) values (1)", "insert into a (id) values (1)")
     every = wanted(database, all_tables=False)
     a, b = PostgresTable("a", "public", "a", ("id",)), PostgresTable("b", "public", "b", ("k",))

@@ -90,7 +90,7 @@ def test_a_source_that_is_dropped_while_it_waits_ends(database: Database, tmp_pa
 def test_a_slot_that_an_ended_connection_still_holds_is_waited_for(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a busy server, which notices late that a replica ended."""
+    """A busy server notices late that a replica ended."""
     read_everything(database, monkeypatch)
     database.run("insert into b values (1)")
     spec = database.spec(B)

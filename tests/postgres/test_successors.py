@@ -104,7 +104,7 @@ def test_rows_that_are_written_anew_may_have_other_values(database: Database, tm
 
 
 def test_a_default_that_vacuum_full_writes_into_the_rows(database: Database, tmp_path: Path) -> None:
-    """As ALTER TABLE may have written other values: but that makes the table of long values anew, too."""
+    """ALTER TABLE might have written other values: but that makes the table of long values anew, too."""
     database.run(
         "create table bare (id int primary key); create table long (id int primary key, note text)",
         "insert into bare values (1); insert into long values (1)",
@@ -125,7 +125,7 @@ def test_a_default_that_vacuum_full_writes_into_the_rows(database: Database, tmp
 
 
 def test_what_stops_or_empties_one_reaches_the_other(database: Database, tmp_path: Path) -> None:
-    """As far as it is of its columns."""
+    """The stop reaches a table as far as it is of its columns."""
     both = begun(database, tmp_path, max_transaction_bytes=1 << 20)
     with ingesting(tmp_path, both) as one:
         database.run("insert into t (id, n) values (5, 5)", "truncate t", "insert into t (id, n) values (6, 6)")

@@ -65,6 +65,6 @@ def test_oracle_arrays_of_texts() -> None:
 
 
 def literal(row: list[str | None]) -> str:
-    """As array_out prints it, with quotes around everything but NULL."""
+    """The literal as array_out prints it, with quotes around everything but NULL."""
     quoted = ("NULL" if e is None else '"' + e.replace("\\", "\\\\").replace('"', '\\"') + '"' for e in row)
     return "{" + ",".join(quoted) + "}"

@@ -39,7 +39,7 @@ def delivering_process(view: View, sink: PostgresSink, term: int) -> Iterator[su
 
 
 def wait_for_delivery(process: subprocess.Popen[bytes]) -> None:
-    """Until the process has said something: the time that it delivered, or why it could not."""
+    """Wait until the process has said something: the time that it delivered, or why it could not."""
     assert process.stdout is not None
     select.select([process.stdout], [], [], BOUND)
 

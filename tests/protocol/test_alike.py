@@ -22,7 +22,7 @@ CHANGES = 4000
 
 
 def peeks(number: int = 200) -> list[Peek]:
-    """Of a few plans, with other keys and times."""
+    """The peeks are of a few plans, with other keys and times."""
     rng = random.Random(7)
     plans = [*PEEKS, *(replace(peek, finishing=Finishing(limit=3), columns=(Column("é", STRING),)) for peek in PEEKS)]
     keys = [((Literal(str(rng.randrange(10**9)), BIGINT),),) * rng.randrange(3) for _ in range(number)]

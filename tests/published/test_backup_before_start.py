@@ -91,7 +91,7 @@ def put_back(system: System) -> None:
 
 
 def test_a_published_table_is_made_anew_where_a_backup_was_put_in_place_while_no_replica_ran(system: System) -> None:
-    """What comes at a later time than before is there once."""
+    """Updates that come at a later time than before are there once."""
     put_back(system)
     system.runs(40, ((5, "x"), 35, 1), as_of=9)
     assert system.rows() == system.table.at(39)
@@ -114,7 +114,7 @@ def test_any_other_restart_makes_nothing_anew(system: System) -> None:
 
 
 def test_a_destination_that_fails_at_first_is_asked_again(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a server does that starts later than the replica."""
+    """The server starts later than the replica."""
     failures = [StorageError("connection refused"), StorageError("starting")]
     progress_time = TableDestination.progress_time
 

@@ -172,7 +172,7 @@ def test_the_deletion_of_a_table_that_was_never_made_leaves_files_of_a_publicati
 
 
 def test_a_dataflow_that_another_one_of_its_name_took_over_from_publishes_no_more(place: Place) -> None:
-    """As in two clusters that share a manifest and a lake: the later one goes on alone, until an edit of the other one
+    """Two clusters share a manifest and a lake: the later one goes on alone, until an edit of the other one
     makes a revision, which takes the table back."""
     roots, at = {uid: f"{place.location}/{uid}" for uid in ("one", "two", "three")}, f"{place.location}/lake/spent"
     for uid, root in roots.items():
@@ -265,7 +265,7 @@ def test_the_note_goes_with_its_table(place: Place) -> None:
 
 
 def test_a_note_is_written_again_also_where_a_clean_up_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a store that allows no deletion."""
+    """The store allows no deletion, say."""
     root, at = f"{tmp_path}/data", f"{tmp_path}/lake/spent"
     view_of(root)
     publisher = destination(root, at)

@@ -184,7 +184,7 @@ def test_an_error_is_told_and_tried_again(tmp_path: Path) -> None:
 def given_to_short_pool(
     replica: Replica, monkeypatch: pytest.MonkeyPatch, lasts: Sequence[float | None], pause: float = 0.0
 ) -> list[int]:
-    """How many jobs the pool of short publications has been given after each publication. `lasts`: the seconds that
+    """The number of jobs of the pool of short publications after each publication. `lasts`: the seconds that
     each one takes; None where it fails at once. `pause`: seconds after each one."""
     publish, left = TableDestination.publish, [*lasts]
 

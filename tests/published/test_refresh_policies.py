@@ -35,7 +35,7 @@ def views(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OneView]]:
 
 
 def published_rows(location: str) -> Counter[Row]:
-    """Of the published table; none where there is no such table."""
+    """The rows of the published table; none where there is no such table."""
     if not (Path(location) / "_delta_log").exists():
         return Counter()
     found = pa.table(QueryBuilder().register("t", DeltaTable(location)).execute("SELECT n, s FROM t").read_all())

@@ -39,7 +39,7 @@ HISTORY = History({"n": (((1, -0.0), 1, 1), ((2, 1.5), 3, 1), ((2, 1.5), 4, -1))
 
 
 def _as_text(plan: Plan) -> Plan:
-    """What can tell the two zeros."""
+    """The value as text, which tells the two zeros apart."""
     return Mfp(plan, MapFilterProject(FLOAT, (call("cast", (ColumnRef(0, DOUBLE),), STRING),), projection=(1,)))
 
 

@@ -84,7 +84,7 @@ def divided(column: ScalarExpr) -> ScalarExpr:
 
 
 class Drawing:
-    """What one seed draws."""
+    """The Dataflow that one seed draws."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -221,7 +221,7 @@ def described(
 
 
 def shares(description: DataflowDescription) -> int:
-    """How many reads are of what is computed or kept once. No index is imported."""
+    """The number of reads of what is computed or kept once. No index is imported."""
     gets = [get for built in description.objects for get in gets_of(built.plan)]
     return sum(get.key is not None or get.id.startswith("d/shared/") for get in gets)
 
@@ -254,8 +254,8 @@ WAYS: Mapping[str, Callable[[DataflowHarness, DataflowDescription, Sequence[int]
     "compacted": compacted,
 }
 COMPARED = 3
-"""How many Dataflows are compared for a seed of the tests. Some of those drawn share nothing, are refused or need
-Catalyst: others come instead."""
+"""The number of Dataflows that are compared for a seed of the tests. Some of those drawn share nothing, are refused or
+need Catalyst: others come instead."""
 MOST_DRAWN = 50
 
 

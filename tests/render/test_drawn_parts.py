@@ -58,7 +58,7 @@ SIDES = (computed("t"), computed("u"), groups(table("t")), table("t"))
 
 
 class Views:
-    """What one seed draws."""
+    """The views that one seed draws."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ def other_objects(*views: Hir) -> list[str]:
 
 
 def test_a_side_that_each_reader_needs_elsewhere_keeps_a_part_apart() -> None:
-    """As the part would keep it once more. Where one reader has no other use for the side, the part is shared."""
+    """The part would keep it once more. Where one reader has no other use for the side, the part is shared."""
     first, second = joined_by_first(SIDES[0], SIDES[1]), joined_by_first(SIDES[0], SIDES[3])
     part = groups(first)
     assert other_objects(Union((part, part))) == ["d/shared/0"]
@@ -122,7 +122,7 @@ def test_a_join_is_computed_by_each_reader() -> None:
 
 
 def kept(of: DataflowHarness, description: DataflowDescription) -> tuple[int, Counter[str]]:
-    """How many arrangements the Dataflow keeps: (sides of joins, others by kind)."""
+    """The number of arrangements that the Dataflow keeps: (sides of joins, others by kind)."""
     dataflow = of.build(description)
     try:
         found = kinds(dataflow)

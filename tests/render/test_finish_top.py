@@ -52,7 +52,7 @@ def test_a_huge_multiplicity_is_no_huge_memory() -> None:
 
 
 def test_wide_rows_that_have_no_place_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is thinned away does not count."""
+    """Columns that are thinned away do not count."""
     rows = [[(n, 1)] for n in range(1000)]
 
     assert values(FinishTop(1000, 2, BY_VALUE), *rows) == [0, 1]

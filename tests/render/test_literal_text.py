@@ -25,7 +25,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_variable_in_a_literal_is_text(spark: Any, text: str) -> None:
-    """As the replica's session has it, and where a session would not: `SET` is on in a session that is new."""
+    """The replica's session has it so; a new session would not: `SET` is on in a session that is new."""
     escaped = spark.newSession()
     escaped.conf.set("spark.sql.variable.substitute", "true")
 

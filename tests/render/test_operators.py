@@ -127,7 +127,7 @@ def test_joins_that_keep_nothing_are_operators_of_their_own(tmp_path: Path) -> N
 def test_no_state_and_no_time_is_lost(
     name: str, plan: Plan, tables: Mapping[str, Table], arrow: bool, tmp_path: Path
 ) -> None:
-    """Of every kind of plan: each arrangement has one owner, and of every shape all time is somebody's."""
+    """The test has every kind of plan: each arrangement has one owner, and all time of every shape is an operator's."""
     fragments, operators = lowered(tmp_path, plan, tables, arrow=arrow)
     owned = [a for o in operators.operators for a in o.arrangements]
     assert sorted(owned) == sorted(fragments.arrangements)

@@ -27,7 +27,7 @@ KINDS = ("Changes", "Get", "Join", "LetRec", "Mfp", "Reduce", "Threshold", "TopK
 
 
 def test_operators_have_the_numbers_of_the_plan(tmp_path: Path) -> None:
-    """What keeps the index for readers is no operator of the plan."""
+    """The part that keeps the index for readers is no operator of the plan."""
     plan = counted(joined(GET_T, GET_U))
     _, operators = lowered(tmp_path, plan)
     numbers = {type(node).__name__: (0, number) for number, node in enumerate(preorder(plan))}
@@ -69,7 +69,8 @@ def test_joins_that_keep_nothing_have_nodes_of_their_own(tmp_path: Path) -> None
 def test_agree_operators_and_nodes(
     name: str, plan: Plan, tables: Mapping[str, Table], arrow: bool, tmp_path: Path
 ) -> None:
-    """Of every kind of plan: an operator has the word of its node, and each node that keeps state has an operator."""
+    """The test has every kind of plan: an operator has the word of its node, and each node that keeps state has an
+    operator."""
     _, operators = lowered(tmp_path, plan, tables, arrow=arrow)
     nodes = list(preorder(plan))
     found = {o.node[1]: o.kind for o in operators.operators if o.node is not None}

@@ -83,7 +83,7 @@ def test_an_operator_that_has_not_begun_is_at_zero(watched: tuple[HydrationMeter
 
 
 def test_reading_counts_rows_of_all_tasks(watched: tuple[HydrationMeter, StageFrame, Path]) -> None:
-    """Of attempts of one task the furthest; a task that has told nothing has read nothing."""
+    """The furthest attempt of one task counts; a task that has told nothing has read nothing."""
     progress, stage, folder = watched
     progress.fragment_started("fragment0", stage, TASKS, folder)
     read = senders(stage)
@@ -122,7 +122,7 @@ def test_behind_an_exchange_an_operator_is_as_far_as_the_sent_rows(
 
 
 def test_a_file_cut_short_says_nothing(watched: tuple[HydrationMeter, StageFrame, Path]) -> None:
-    """As a crash of the machine leaves it."""
+    """A crash of the machine leaves such a file."""
     progress, stage, folder = watched
     progress.fragment_started("fragment0", stage, TASKS, folder)
     (folder / progress_name(senders(stage)["t"].name, 0, 1)).write_text("[[12, fal")

@@ -63,7 +63,7 @@ def sorted_by_a(history: History) -> History:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows sources read; files have groups of two, and are read as larger ones are."""
+    """The number of rows that sources read; files have groups of two, and are read as larger ones are."""
     rows: list[int] = []
 
     def counting(*args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -115,7 +115,8 @@ class OfUnknownSize(DataflowHarness):
 def test_agree_rows_that_catalyst_drops_need_not_be_read(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrow: bool
 ) -> None:
-    """What lies beside it on the disk may even be damaged. With and without a predicate that only Catalyst knows."""
+    """Its neighbours on the disk may even be damaged. The test runs with and without a predicate that only Catalyst
+    knows."""
     monkeypatch.setattr(staging, "ROW_GROUP_ROWS", 2)
     history = sorted_by_a(random_history({"t": T}, 3, times=30, changes=8))
     last = history.last + 1
@@ -151,7 +152,7 @@ def damage(file: Path, most: int) -> None:
 def both_ways(
     folder: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int], history: History, plan: Plan, tasks: int
 ) -> tuple[dict[str, Updates], dict[str, int]]:
-    """What is found, and how many rows are read, with all that there is and without what the filter drops."""
+    """The rows found, and the number of rows read, with all that there is and without what the filter drops."""
     found, read = {}, {}
     for way in ("all", "pruned"):
         with monkeypatch.context() as patch, in_process(folder / way, {"t": T}, history) as of:

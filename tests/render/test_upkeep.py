@@ -22,7 +22,7 @@ def operators(plan: Plan) -> Iterator[Plan]:
 
 @pytest.mark.parametrize(("name", "plan", "tables"), BY_HAND, ids=[name for name, _, _ in BY_HAND])
 def test_agree_upkeep_and_arrangements(name: str, plan: Plan, tables: Mapping[str, Table], tmp_path: Path) -> None:
-    """Of every kind of plan, but for its index, and bindings that joins read by a key."""
+    """The test has every kind of plan, but for its index, and bindings that joins read by a key."""
     fragments, _ = lowered(tmp_path, plan, tables)
     kept = [each for each in fragments.arrangements if not each.endswith(("-index", "-arranged"))]
     upkeep = [upkeep_of(each, lambda _: None) for each in operators(plan)]

@@ -24,7 +24,7 @@ _EAGER = (
 
 
 class ReplicaStream(ABC):
-    """What to keep of the responses is up to those who inherit from it; who waits for them waits on `_changed`."""
+    """Subclasses decide what to keep of the responses; waiters wait on `_changed`."""
 
     def __init__(self, address: str, bound: float) -> None:
         """Connects, within `bound` seconds; responses may come from then on."""
@@ -57,7 +57,7 @@ class ReplicaStream(ABC):
 
     @abstractmethod
     def keep(self, responses: Sequence[Response]) -> None:
-        """Called for each frame, by the thread that reads; `_changed` is held."""
+        """Keep a frame. The thread that reads calls it for each; `_changed` is held."""
 
     def _read(self) -> None:
         unpacker = Unpacker.of_responses()

@@ -97,7 +97,7 @@ class ScriptedClient(ReplicaStream):
         wait_until(lambda: self.describe().epoch == epoch)
 
     def wait_for(self, holds: Callable[[list[Response]], Any], bound: float = BOUND) -> Any:
-        """What `holds` gives for the responses so far, once it is true."""
+        """The value of `holds` for the responses so far, once it is true."""
         with self._changed:
             ready = self._changed.wait_for(lambda: holds(self.responses) or self._ended, bound)
             found = holds(self.responses)
@@ -110,7 +110,7 @@ class ScriptedClient(ReplicaStream):
         return self._ended
 
     def wait_end(self) -> grpc.RpcError | None:
-        """How the stream ended: None, or the error."""
+        """The end of the stream: None, or the error."""
         with self._changed:
             assert self._changed.wait_for(lambda: self._ended, BOUND), "the stream goes on"
         return self.error
@@ -135,7 +135,7 @@ def epochs(term: int = 1) -> Iterator[Epoch]:
 
 
 def wait_until(holds: Callable[[], Any], bound: float = BOUND, pause: float = 0.05) -> Any:
-    """What `holds` gives, once it is true; asked again and again where nothing tells when it changes."""
+    """The value of `holds`, once it is true; asked again and again where nothing tells when it changes."""
     deadline = time.monotonic() + bound
     while not (found := holds()):
         assert time.monotonic() < deadline, "it did not come true in time"
@@ -160,7 +160,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def alive(pids: Iterable[int]) -> set[int]:
-    """Those that still run; what only waits to be reaped does not."""
+    """The processes that still run; one that only waits to be reaped does not."""
     return {pid for pid in pids if _state(pid) not in (None, "Z", "X")}
 
 

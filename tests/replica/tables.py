@@ -62,7 +62,7 @@ def contents(updates: Iterable[Update], at: int) -> Counter[Row]:
 
 
 def persisted(location: str, at: int) -> Counter[Row]:
-    """What a shard of the same columns holds; no errors."""
+    """The rows of a shard of the same columns, without errors."""
     rows: list[dict[str, Any]] = open_shard(location).snapshot(at).to_pylist()
     assert all(row["__error"] is None for row in rows), rows
     return Counter({(row["n"], row["s"]): row["__diff"] for row in rows})

@@ -69,7 +69,7 @@ def upper_of(view: ShardMetadata) -> int:
 
 
 def begin(replica: ReplicaProcess, client: ScriptedClient, table: Table, view: ShardMetadata) -> None:
-    """What a controller says to a new process: the view as of the latest time that it can go on from."""
+    """The commands of a controller to a new process: the view as of the latest time that it can go on from."""
     as_of = max(FIRST, upper_of(view) - 1)
     dataflow = copies("view", as_of, source=table.metadata, view=view)
     id = dataflow.export_ids[0]

@@ -11,12 +11,12 @@ from tidemark_replica.events.jobs import Failed, JobBroken, Outcome
 
 
 class Panic(BaseException):
-    """As a library of Rust raises it: no `Exception`."""
+    """A panic as a library of Rust raises it: no `Exception`."""
 
 
 @pytest.mark.parametrize("raised", [ValueError("alice"), Panic("alice"), SystemExit(1)], ids=lambda e: type(e).__name__)
 def test_the_end_of_a_job_is_told_whatever_it_raises(raised: BaseException) -> None:
-    """What is not foreseen says its type, and the log the rest."""
+    """An unforeseen failure says its type, and the log the rest."""
     loop, ended = Loop(), list[Outcome[Any]]()
 
     def work() -> None:

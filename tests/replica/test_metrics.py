@@ -49,7 +49,7 @@ def replica_metrics(metrics_port: int) -> MetricsReader:
 def test_dataflows_are_told_as_they_come_hydrate_are_kept_and_go(
     connect: Callable[..., ScriptedClient], replica_metrics: MetricsReader, tmp_path: Path
 ) -> None:
-    """How many there are, what their arrangements keep, and what became of them when a new client came."""
+    """The report has their number, the size of their arrangements, and what became of them when a new client came."""
     connect()  # whoever asks for nothing
     wait_until(
         lambda: replica_metrics("collections", hydrated="true") == replica_metrics("collections", hydrated="false") == 0

@@ -60,7 +60,7 @@ class TwoDataflows:
         self.loop.run_until(lambda: self.renderer.find(id) is None)
 
     def step_folders(self) -> list[Path]:
-        """What steps have left on disk."""
+        """The folders that steps have left on disk."""
         return list(self._folder.glob("scratch/dataflows/*/steps/*"))
 
     def failed(self, id: GlobalId) -> list[Failure]:
@@ -71,7 +71,7 @@ class TwoDataflows:
         self.loop.run_until(lambda: self.failed(LOSER), self.advance)
 
     def rows(self, id: GlobalId, time: int) -> dict[tuple[object, ...], int]:
-        """What the index holds."""
+        """The rows of the index."""
         index = self.renderer.find(id)
         assert index is not None
         found: dict[tuple[object, ...], int] = {}

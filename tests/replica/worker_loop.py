@@ -44,7 +44,7 @@ class Loop:
                 event.run()
 
     def driver_context(self, renderer: Renderer, session: Any, folder: Path) -> DriverContext:
-        """What drivers of dataflows are given; copies go below `folder`."""
+        """The context that drivers of dataflows get; copies go below `folder`."""
         say = self.said.append
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
         jobs, handles, watch = self.jobs, self.handles, self.watch

@@ -1,4 +1,4 @@
-"""What the CustomResourceDefinitions say of themselves."""
+"""The printed columns and names in the CustomResourceDefinitions."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ WHY = "the image of replica r1 does not know refresh"
 
 
 def test_a_dataflow_that_no_image_understands_says_so() -> None:
-    """Waiting alone does not mend it. What is finished needs nobody."""
+    """Waiting alone does not mend it. A finished dataflow needs nobody."""
     expect(
         dataflow_conditions(replace(SERVING, exports_hydrated=0, too_old=WHY, hydration="3%")),
         "Scheduled=True/Scheduled Hydrated=False/ImageTooOld Erroring=Unknown/ImageTooOld Ready=False/ImageTooOld "

@@ -58,7 +58,8 @@ def test_secrets_of_sources_reach_the_orchestrator_in_one_order() -> None:
 
 
 def test_spark_only_reaches_the_program(tmp_path: Path) -> None:
-    """As its own command line has it, and nothing where nothing is asked for: another text would be another shape."""
+    """The program's own command line has it, and nothing where nothing is asked for: another text would be another
+    shape."""
     spec = replica_spec(replica({"sparkOnly": True}), INSTANCE)
     command = replica_command(spec, "unix:///s", tmp_path)
     options = parse([*command[command.index("tidemark_replica") + 1 :]])

@@ -1,4 +1,5 @@
-"""How a view is published, as manifests write it: what replicas get of it, and what makes another plan."""
+"""The publication of a view, as manifests write it: the part that replicas get, and the part that makes another
+plan."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_manifest_names_tables_or_asks_for_all() -> None:
 
 
 def test_published_tables_have_their_names_upstream() -> None:
-    """Those of other schemas have the schema's before it; SQL compares names without case."""
+    """Tables of other schemas have the schema's name before theirs; SQL compares names without case."""
     found = (A, PublicationTable("sales", "Orders"), PublicationTable("public", "Order_Items"))
     now = with_published_tables(whole(), None, found)
     assert now.source == replace(
@@ -112,7 +112,7 @@ def test_tables_that_would_have_one_name_are_named_by_somebody() -> None:
 
 
 def test_a_table_that_left_the_publication_stays() -> None:
-    """So does one that was dropped: the replica says why it goes no further. Only the spec takes it out."""
+    """A dropped table does the same: the replica says why it goes no further. Only the spec takes it out."""
     before = pinned(named("a"), named("b"))
     assert table_edit(before, with_published_tables(whole(), before, (A,)).source).is_empty
     assert table_edit(before, with_published_tables(whole(), before, ()).source).is_empty
@@ -133,7 +133,7 @@ def test_columns_that_cannot_be_followed_are_left_out_by_name() -> None:
 
 
 def test_a_followed_table_is_not_told_of_as_left_out() -> None:
-    """It is looked at again for its columns. What is wrong with it is in its own condition."""
+    """It is looked at again for its columns. Its own condition tells what is wrong with it."""
     before = pinned(named("a", names=("n",)))
     refused = PublicationTable("public", "a", refused="ReplicaIdentity: no key")
     now = with_published_tables(whole(), before, (refused,))

@@ -77,7 +77,7 @@ def test_all_hosts_are_not_those_of_the_machine(host: str) -> None:
 
 
 def test_a_refusal_says_which_address_and_how_to_allow_it() -> None:
-    """What it says is a pattern that allows it."""
+    """The message has a pattern that allows it."""
     for host in ("DB.shop.svc.", "10.0.0.1", "fd00::1", "[FD00::1]"):
         refusal = refusal_of(allowed(), host, 5432)
         assert refusal is not None

@@ -56,7 +56,7 @@ TUTORIAL = "../tutorial"
 RUN = ("sh", "sh copy")
 NAMESPACE = "team-a"
 OF_READERS = {"NEW_KEY": "a", "NEW_SECRET": "b"}
-"""What a reader has to fill in."""
+"""The values that a reader has to fill in."""
 _PART = re.compile(r"^(?:#+ +(?P<heading>.+?) *|```(?P<kind>sh[a-z ]*)\n(?P<text>.*?)^```)$", re.MULTILINE | re.DOTALL)
 
 
@@ -104,7 +104,7 @@ class Shell:
             (self.folder / name).symlink_to(ROOT / name)
 
     def run(self, block: Block) -> str:
-        """What it prints; an error of any command is one."""
+        """The output of the commands; an error of any is raised."""
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.text.replace(NAMESPACE, self.namespace)],

@@ -92,7 +92,7 @@ def test_a_view_that_is_refreshed_daily_is_ended(followed: Followed) -> None:
 
 
 def test_the_page_about_operations(followed: Followed) -> None:
-    """Of a view that nothing is wrong with, too; and of its instance."""
+    """The commands work for a view without problems, too, and for its instance."""
     outputs = followed.shell.follow("operations") | followed.shell.follow("object-stores")
 
     assert "revenue" in outputs["What holds a view back"]
@@ -169,7 +169,7 @@ def test_a_backup_is_restored_into_a_fresh_namespace_without_a_lost_time(followe
 
 
 def test_a_lost_bucket_is_put_back_from_its_copy(followed: Followed) -> None:
-    """What is newer than the copy is ingested again, at later times; the view is right at each of its own."""
+    """Newer rows than the copy are ingested again, at later times; the view is right at each of its own."""
     system, shell = followed.system, followed.shell
     shutil.rmtree(system.home / "backup" / system.namespace, ignore_errors=True)
     shell.follow("backup-and-restore", "Save the manifests", "Save the bucket")

@@ -44,7 +44,7 @@ def calls(block: Block, folder: Path) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def every_call(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """Of all pages; files that somebody's own programs copy are not."""
+    """The calls of all pages; files that somebody's own programs copy do not count."""
     folder = tmp_path_factory.mktemp("calls")
     found = [block for page in PAGES for block in blocks(page) if block.kind != "sh copy"]
     return [call for at, block in enumerate(found) for call in calls(block, folder / str(at))]
@@ -95,7 +95,7 @@ def kinds_of(words: list[str]) -> list[str]:
 
 
 def known(plane: ControlPlane) -> set[str]:
-    """What may be said for a kind."""
+    """The words that are known for a kind."""
     lines = [line.split() for line in plane.kubectl("api-resources", "--no-headers").splitlines()]
     return {word for plural, *_, kind in lines for word in (plural, kind.lower())}
 

@@ -1,4 +1,4 @@
-"""What the client of a registry gives, and when it waits instead, or takes it that there is no such schema."""
+"""The answers of a registry's client: a schema, a wait, or that there is no such schema."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_imports_come_before_what_needs_them(server: Registry) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"error_code": 404}, [], "not found"])
 def test_a_404_of_something_else_is_no_answer(server: Registry, monkeypatch: pytest.MonkeyPatch, body: Any) -> None:
-    """As a proxy gives it, whose registry is gone: an id would count as not registered for good."""
+    """A proxy whose registry is gone gives it: an id would count as not registered for good."""
     monkeypatch.setattr(schema_registry, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(server, "answer", lambda *_: (404, body))
     for ask in (lambda: client(server).by_id(1), lambda: client(server).by_subject("s", 1)):

@@ -61,7 +61,7 @@ def arrangements(operator_state: Path) -> dict[str, Size]:
 
 
 def scratch_measures(operator_state: Path) -> dict[str, float]:
-    """What replicas keep beside their arrangements."""
+    """The sizes of what replicas keep beside their arrangements."""
     steps = operator_state.glob("replicas/*/scratch/*/dataflows/*/steps/*")
     measured = {"step folders": float(len(list(steps)))}
     for name in ("spark", "sources"):
@@ -78,7 +78,7 @@ def logs_kib(root: Path) -> float:
 
 
 def etcd_mib(control_plane: Path) -> float:
-    """What etcd keeps."""
+    """The size of etcd's data, in MiB."""
     return size_of(control_plane / "etcd").bytes / 2**20
 
 

@@ -41,7 +41,7 @@ class Process:
 
     @property
     def role(self) -> str:
-        """What it is to the system; its short name where it is nothing known."""
+        """The role of the process in the system; its short name where it is nothing known."""
         program = self.command.split(" ", 1)[0].rsplit("/", 1)[-1]
         known = (role for name, role in _ROLES if name == program or f"-m {name}" in self.command)
         return next(known, program)

@@ -32,7 +32,7 @@ def spread(count: int, columns: int) -> list[int]:
 
 
 def per_hour(samples: Sequence[Mapping[str, float]], name: str) -> float:
-    """How fast it grows: the slope of the least squares through the second half of the samples."""
+    """The growth per hour: the slope of the least squares through the second half of the samples."""
     half = [s for s in samples[len(samples) // 2 if len(samples) > 3 else 0 :] if name in s]
     if len(half) < 2:
         return 0.0

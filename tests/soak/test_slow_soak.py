@@ -1,7 +1,7 @@
 """The whole system under a fast tick: after warming up, nothing grows but files that are kept for a while.
 
-What is kept for a while (the shards' log, files that compaction replaced) stays for a quarter of an hour and goes by
-rounds that are tested with forced ticks (`test_shards_bounded.py`); here the files that are alive are counted. For
+Files that are kept for a while (the shards' log, files that compaction replaced) stay for a quarter of an hour, and go
+by rounds that are tested with forced ticks (`test_shards_bounded.py`); here the files that are alive are counted. For
 the table of everything, over as long as you like, run `python -m tests.soak.growth`.
 """
 
@@ -96,7 +96,7 @@ def test_arrangements_hold_few_files(samples: Sequence[Sample]) -> None:
 
 
 def test_sinces_follow_the_clock_everywhere(samples: Sequence[Sample]) -> None:
-    """Of tables that views read, tables nobody reads, remaps and views alike."""
+    """The rule holds for tables that views read, tables nobody reads, remaps and views."""
     assert samples[-1]["shards, worst: since s ago"] <= SINCE_SECONDS_MAX, "\n" + render(samples, everything=True)
 
 

@@ -41,14 +41,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Difference:
-    """What the file has, and what was found."""
+    """The value of the file, and the value that was found."""
 
     expected: str
     found: str
 
 
 def difference(query: Query, result: Result) -> Difference | None:
-    """What is wrong with the result; None if nothing is."""
+    """The difference of the result; None if there is none."""
     if not query.checked:
         return None
     width = len(result.rows[0]) if result.rows else len(query.types) or len(result.names)
@@ -63,7 +63,7 @@ def difference(query: Query, result: Result) -> Difference | None:
 
 
 def digest(query: Query, result: Result) -> str:
-    """What queries of one label have in common."""
+    """The digest that queries of one label have in common."""
     return "\n".join(_sorted(query, result))
 
 

@@ -56,7 +56,7 @@ class StoredTable:
     rows: list[Row] = field(default_factory=list)
     changes: list[tuple[Row, int, int]] = field(default_factory=list)
     broken: str = ""
-    """Why its contents are not what the file means: a statement that could not be carried out."""
+    """The reason why its contents are not what the file means: a statement that could not be carried out."""
 
 
 class Database:
@@ -110,7 +110,7 @@ class Database:
         return self._before is not None
 
     def state(self) -> State:
-        """What `restore` goes back to."""
+        """The state that `restore` goes back to."""
         return dict(self.tables), dict(self.views), {t.id: list(t.rows) for t in self.tables.values()}
 
     def restore(self, state: State) -> None:
@@ -142,7 +142,7 @@ class Database:
             self.missing.update((name, why) for name in self.views if name in words)
 
     def broken(self, sql: str) -> str:
-        """Why a query's answer would mean nothing, if so."""
+        """The reason why a query's answer would mean nothing, if there is one."""
         words = self.reached(sql)
         missing = next((why for n, why in self.missing.items() if n in words and n not in self.tables), "")
         return missing or next((t.broken for name, t in self.tables.items() if name in words and t.broken), "")
@@ -322,7 +322,7 @@ class Database:
         return table
 
     def _contents(self, statement: Insert | Delete | Update | CreateTable) -> dict[str, Any]:
-        """What names mean inside a statement: tables' rows, views' texts."""
+        """The meanings of names inside a statement: tables' rows, views' texts."""
         text = " ".join(map(str, vars(statement).values()))
         words = self.reached(text)
         tables = {t.name: (t.columns, t.rows) for name, t in self.tables.items() if name in words}

@@ -107,9 +107,8 @@ class Dataflows:
             made.close()
 
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[Asked]]:
-        """Queries whose dataflow can begin and end together, and is evaluated alike: one expression that needs
-        Catalyst brings all of a dataflow there. Those expected to fail are on their own.
-        """
+        """The batches of queries that one dataflow can answer, as they begin and end together and are evaluated alike:
+        one expression that needs Catalyst brings all of a dataflow there. Those expected to fail are on their own."""
         open: dict[bool, list[Asked]] = {True: [], False: []}
         for one in asked:
             if one.alone:

@@ -31,7 +31,7 @@ _Reason = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Settled:
-    """What is known of a record before any dataflow runs: the same in all modes."""
+    """The outcome of a record that is known before any dataflow runs: the same in all modes."""
 
     record: Record
     kind: str
@@ -71,7 +71,7 @@ class FirstPass:
                 self._statement(replace(record, sql=self._named(record.sql)))
 
     def taken(self) -> tuple[list[Settled], list[tuple[Query, Asked]]]:
-        """What was found since this was asked last."""
+        """The outcomes since the last call."""
         found = self.settled, self.asked
         self.settled, self.asked = [], []
         return found
@@ -126,7 +126,7 @@ class FirstPass:
         self._settle(record, *found)
 
     def _elsewhere(self, connection: str) -> str:
-        """Why a record cannot be run now: one connection's transaction is not to be seen by another."""
+        """The reason why a record cannot be run now: one connection's transaction is not to be seen by another."""
         other = self.database.in_transaction and connection != self._connection
         return "it stands inside another connection's transaction" if other else ""
 
@@ -190,7 +190,7 @@ class FirstPass:
 
 
 def refused(query: Query, error: QueryRefused) -> tuple[str, str]:
-    """What a refusal means: an error as expected, a name that is not supported, or a mistake of the planner's."""
+    """The outcome of a refusal: an error as expected, a name that is not supported, or a mistake of the planner's."""
     # Intervals are values inside of expressions only: a plan that would keep one is not the planner's mistake.
     mistaken = "the plan is not allowed" in str(error) and "interval" not in str(error)
     if error.code == "INTERNAL" or mistaken:

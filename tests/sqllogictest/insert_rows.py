@@ -18,7 +18,7 @@ class Keyed(Protocol):
 
 
 def clashing(table: Keyed, made: list[Row], clash: str) -> tuple[list[Row], list[Row]]:
-    """What goes and what comes where keys may be there already: the old row goes, or the new one does not come."""
+    """The rows that go and come where keys may be there already: the old row goes, or the new one does not come."""
     there = {(key, tuple(row[i] for i in key)): row for row in table.rows for key in table.keys}
     gone: list[Row] = []
     kept: list[Row] = []

@@ -36,7 +36,7 @@ class Token:
 
     @property
     def name(self) -> str:
-        """What an identifier names."""
+        """The name that an identifier means."""
         if self.kind == "quoted":
             return self.text[1:-1].replace(self.text[0] * 2, self.text[0])
         return self.text

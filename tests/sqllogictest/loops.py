@@ -35,7 +35,7 @@ _COMPARED: Mapping[str, Callable[[object, object], bool]] = {
 
 
 def values_of(kind: str, words: Sequence[str]) -> list[str]:
-    """What the variable of a loop is, round after round."""
+    """The values of a loop's variable, round after round."""
     if kind.endswith("loop") and len(words) == 2 and all(w.lstrip("-").isdigit() for w in words):
         return [str(i) for i in range(int(words[0]), int(words[1]))][:MOST_ROUNDS]
     without = {w[1:].lower() for w in words if w.startswith("!")}

@@ -95,7 +95,7 @@ class _Parser:
         return words[0].lower() in self.engines if found is None else found
 
     def _setting(self, word: str, rest: list[str], place: Place) -> Iterator[Record]:
-        """What stands for itself, and says how the rest of the file is to be read."""
+        """A record that stands for itself, and says how the rest of the file is to be read."""
         if word == "halt":
             self.halted = True
         elif word == "mode":

@@ -1,6 +1,6 @@
 """Statements that are not queries, parsed token by token, without Spark.
 
-What is inside of them (a query, a condition, values) stays text.
+Their parts (a query, a condition, values) stay text.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _ANY_EXPRESSION = "EXPRESSION_FAILED"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a record, in one mode."""
+    """The outcome of a record, in one mode."""
 
     place: Place
     mode: str
@@ -100,7 +100,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Way:
-    """How the queries of a stretch are asked, where its files are, and what its randomness begins from."""
+    """The way in which the queries of a stretch are asked, the place of its files, and the seed of its randomness."""
 
     mode: str
     folder: Path
@@ -110,7 +110,7 @@ class Way:
 def _stretches(
     first: FirstPass, records: Iterable[Record]
 ) -> Iterator[tuple[list[Settled], list[tuple[Query, Asked]]]]:
-    """What the file comes to, up to so many queries at a time: all that is held of it."""
+    """The records of the file, up to so many queries at a time: no more of it is held."""
     for record in records:
         first.take(record)
         if len(first.asked) >= STRETCH or len(first.settled) >= MOST_SETTLED:

@@ -37,7 +37,7 @@ class Tally:
         return ", ".join(f"{self.counts[kind]} {kind}" for kind in KINDS)
 
     def summary(self) -> dict[str, Any]:
-        """What the last line says."""
+        """The text of the last line."""
         ended = {"terminated": True} if self.terminated else {}
         counts = {kind: self.counts[kind] for kind in KINDS}
         return {**counts, **ended, "failures": list(map(_failure, self.failures))}

@@ -40,7 +40,7 @@ def result(rows: list[tuple[Any, ...]], ties: list[int] | None = None) -> Result
     ],
 )
 def test_values_are_printed_as_sqlite_prints_them(value: Any, kind: str, text: str) -> None:
-    """That is what hashes are made of."""
+    """Hashes are made of these texts."""
     assert printed(value, kind) == text
 
 
@@ -63,7 +63,7 @@ def test_values_are_printed_as_sqlite_prints_them(value: Any, kind: str, text: s
     ],
 )
 def test_other_ways_of_printing_are_the_same(value: Any, text: str) -> None:
-    """As PostgreSQL, DuckDB, CockroachDB and others print them."""
+    """PostgreSQL, DuckDB, CockroachDB and others print them so."""
     assert same(value, "T", text)
 
 

@@ -21,7 +21,7 @@ class Table:
 
 @dataclass
 class Tables:
-    """As much of a database as translation asks for."""
+    """The part of a database that translation asks for."""
 
     tables: dict[str, Any] = field(
         default_factory=lambda: {
@@ -88,7 +88,7 @@ def test_an_unknown_expression_is_not_translated(dialect: str, sql: str) -> None
 
 
 def test_a_setting_moves_null_in_orders_that_do_not_say_where_it_stands() -> None:
-    """Those that do are left alone; so is what came before it."""
+    """Orders that say where NULL is are left alone; so are those before the setting."""
     translate = translator("duckdb")
     sql = "SELECT a FROM t ORDER BY a, b NULLS LAST, d DESC"
     before = translate(sql, Tables())  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_a_setting_moves_null_in_orders_that_do_not_say_where_it_stands() -> Non
 
 
 def test_constraints_survive_translation() -> None:
-    """What Spark has no words for is taken from the text itself; plain values are, too."""
+    """Constraints that Spark has no words for are taken from the text itself; plain values are, too."""
     translate, tables = translator("sqlite"), Tables()
     made = spoken("CREATE TABLE u(a INTEGER, b INT, UNIQUE (a, b))", translate, tables)  # type: ignore[arg-type]
     assert isinstance(made, CreateTable)

@@ -65,7 +65,7 @@ def test_nothing_follows_a_halt(read: Reader) -> None:
 
 
 def test_errors_and_counts(read: Reader) -> None:
-    """What a statement or a query should do instead of succeeding."""
+    """The outcomes that a statement or a query should have instead of success."""
     first, second, third, fourth = read(
         "statement error no such table\nDROP TABLE x\n\nstatement count 2\nDELETE FROM t\n\n"
         "query error DIVIDE_BY_ZERO\nSELECT 1/0\n\nstatement error\nSELECT b FROM t\n----\nambiguous\n"
@@ -99,7 +99,7 @@ def test_loops_repeat_their_records(read: Reader) -> None:
 
 
 def test_simple_blocks_are_statements_with_a_wanted_effect(read: Reader) -> None:
-    """What the other engine says of them is not compared."""
+    """The other engine's message is not compared."""
     found = read("simple conn=a,user=b\nINSERT INTO t VALUES (';');\nBEGIN;\n----\nCOMPLETE 1\nCOMPLETE 0\n")
     assert [(s.sql, s.expects) for s in found] == [("INSERT INTO t VALUES (';')", "maybe"), ("BEGIN", "maybe")]
 
@@ -150,7 +150,7 @@ def test_files_are_included_where_they_are_named(read: Reader, tmp_path: Path) -
 
 
 def test_loops_have_named_values_and_conditions(read: Reader) -> None:
-    """Of DuckDB's format: all integers but one, and a record of one round only."""
+    """The conditions are of DuckDB's format: all integers but one, and a record of one round only."""
     found = read(
         "foreach type <signed> !hugeint\n\nonlyif type=bigint\nstatement ok\nonly ${type}\n\n"
         "statement ok\n${type}\n\nendloop\n"

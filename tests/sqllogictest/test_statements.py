@@ -22,7 +22,7 @@ def columns(*types: str) -> tuple[Column, ...]:
 
 
 def test_a_table_has_types_and_constraints() -> None:
-    """Those of its columns, and those of its own."""
+    """The constraints are those of its columns, and its own."""
     made = parse_statement(
         "CREATE TABLE t(a INTEGER NOT NULL, b VARCHAR(30) DEFAULT 'x', d DECIMAL(5,2), UNIQUE (a, d))"
     )

@@ -12,7 +12,7 @@ from tidemark_replica.render.task.description import StageReport
 
 
 def command(fault: Fault) -> tuple[str, ...]:
-    """What `StepWorkers` is to start."""
+    """The command that `StepWorkers` is to start."""
     fault.folder.mkdir(exist_ok=True)
     what = (str(fault.folder), fault.where, fault.how, str(fault.times))
     return (sys.executable, "-m", "tests.step_worker.faulty_worker", *what)

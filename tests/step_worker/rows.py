@@ -60,12 +60,12 @@ def _part(folder: Path, values: Sequence[object]) -> FilePart:
 
 
 def report(ticket: WorkTicket) -> StageReport:
-    """What the member said that it wrote, once it has ended."""
+    """The report of the member about its files, once it has ended."""
     return ticket.wait()
 
 
 def written(ticket: WorkTicket) -> int:
-    """How many rows the member has arranged."""
+    """The number of rows that the member has arranged."""
     return sum(batch.rows for batch in report(ticket).written[A])
 
 

@@ -54,7 +54,7 @@ class Clock:
         return time.monotonic() + self._ahead
 
     def outlast(self, member_seconds: float) -> None:
-        """What is being waited for now has not come in time; what is waited for later has all of it."""
+        """The present wait ends without success; a later one has its whole time."""
         looks = self.looks
         until(lambda: self.looks > looks + 1)  # the first may be that with which the waiting began
         self._ahead += 2 * member_seconds
@@ -93,7 +93,7 @@ def begun(workers: StepWorkers, *tickets: WorkTicket) -> list[type[StepWorkerErr
 
 
 def threads(pid: int) -> int:
-    """How many of a process that has ended, and that nobody has waited for, are still there."""
+    """The number of threads that are still there of a process that has ended, and that nobody has waited for."""
     return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
@@ -106,7 +106,7 @@ def test_many_members_run_in_one_process(workers: StepWorkers, rows: Rows) -> No
 
 
 def test_a_member_tells_how_long_its_operators_were_at_work(workers: StepWorkers, rows: Rows) -> None:
-    """As a Spark task does: a time for every node of the tree."""
+    """The member tells them as a Spark task does: a time for every node of the tree."""
     ticket = rows.ticket()
     assert all_of(workers, [ticket]) == [None]
     times = report(ticket).spent.stages[ticket.member.stage]
@@ -284,7 +284,7 @@ def test_crash_a_process_that_is_not_understood_is_replaced(
 
 
 def test_where_no_more_files_can_be_opened_tickets_fail_at_once(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
-    """As where there is no such program; afterwards there is a process again."""
+    """The effect is that of a missing program; afterwards there is a process again."""
     workers = StepWorkers(member_seconds=BOUND)
     try:
         with monkeypatch.context() as patch:

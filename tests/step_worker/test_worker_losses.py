@@ -66,7 +66,7 @@ def test_losses_are_forgotten_after_a_while(strange: StepWorkers, tmp_path: Path
 
 
 def test_a_thread_that_the_system_refuses_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then whoever has a ticket is told at once, and closing is no error."""
+    """Owners of tickets are told at once until then, and closing is no error."""
 
     def refused(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

@@ -12,8 +12,8 @@ from tidemark_replica.storage.ingester import Ingester
 
 @dataclass
 class MomentsUntilDeath:
-    """How many moments are left, of all ingesters together. The last one raises KeyboardInterrupt; none does after it,
-    until the number is set again."""
+    """The number of moments that are left, of all ingesters together. The last one raises KeyboardInterrupt; none does
+    after it, until the number is set again."""
 
     left: int
 

@@ -50,13 +50,13 @@ class Ingested(Protocol):
         """The upstream gets another batch, as a whole."""
 
     def tick(self) -> None:
-        """As many ticks as are needed to read what is there. Raises what the ingester raises."""
+        """Make as many ticks as are needed to read what is there. Raises what the ingester raises."""
 
     def catch_up(self) -> None:
         """Ticks until all batches are there; clients repeat calls that could not be written."""
 
     def begin_again(self) -> None:
-        """As after a failure: a new ingester recovers. Raises what it raises."""
+        """Begin again as after a failure: a new ingester recovers. Raises what it raises."""
 
 
 def batches(of: Ingested, as_of: int | None = None) -> float:
@@ -72,7 +72,7 @@ def batches(of: Ingested, as_of: int | None = None) -> float:
 
 
 def failure(attempt: Callable[[], None]) -> str:
-    """What the attempt of an ingester says, as a condition shows it; empty where it succeeds."""
+    """The error of an ingester's attempt, as a condition shows it; empty where it succeeds."""
     try:
         attempt()
     except (PersistError, IngestionError, PySparkException) as error:

@@ -185,7 +185,7 @@ class _Manifest:
 
 
 async def look_up(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
-    """As a replica describes them."""
+    """Look the tables up as a replica describes them."""
     handles = ShardHandles()
     seen = [(handles.describe(id, location), location) for id, location in shards]
     return [with_owner(handles.reader(at), shard) if shard.exists else shard for shard, at in seen]

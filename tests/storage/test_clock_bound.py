@@ -1,4 +1,4 @@
-"""How far ahead an ingestion may mint, and how far ahead the operator lets compaction follow: the same bound."""
+"""The bound ahead of the clock to which an ingestion may mint is that to which the operator lets compaction follow."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_another_seed_is_refused_instead_of_changing_history(tmp_path: Path, cac
 
 
 def test_tables_that_change_no_more_run_ahead_within_the_bound(tmp_path: Path, cache: Path) -> None:
-    """So that they need a commit only now and then; `orders` never does."""
+    """They need a commit only now and then; `orders` never runs ahead."""
     one = ingester(tmp_path, cache)
     one.recover()
     one.tick(Time(1000))

@@ -82,7 +82,7 @@ def drawn(draw: random.Random) -> dict[str, Rows]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_oracle_each_tick_has_the_rows_of_one_document(tmp_path: Path, seed: int) -> None:
-    """Of all tables together, at every tick, over restarts."""
+    """The rows are of all tables together, at every tick, over restarts."""
     draw, fed, history = random.Random(seed), Fed(tmp_path), dict[int, dict[str, Rows]]()
     for _ in range(12):
         rows = drawn(draw)

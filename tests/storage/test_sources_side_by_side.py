@@ -107,7 +107,7 @@ def test_a_small_source_goes_on_while_a_large_file_is_read(
 
 @pytest.mark.slow
 def test_a_small_source_goes_on_beside_250_megabytes(spark: SparkSession, tmp_path: Path) -> None:
-    """What docs/benchmarks.md has: `pytest -s -m slow tests/storage/test_sources_side_by_side.py`."""
+    """The measurement of docs/benchmarks.md: `pytest -s -m slow tests/storage/test_sources_side_by_side.py`."""
     measured = side_by_side(spark, tmp_path, 250)
     print(json.dumps(measured), file=sys.stderr)
     assert measured["small_max_s"] < measured["large_s"] / 4, measured

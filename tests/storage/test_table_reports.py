@@ -1,4 +1,4 @@
-"""What an ingestion reports of its tables: sizes, what is missing, malformed records, and errors."""
+"""The reports of an ingestion about its tables: sizes, what is missing, malformed records, and errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_size_of_a_shard_is_that_of_its_files(tmp_path: Path) -> None:
 
 
 def test_a_delta_table_tells_how_many_versions_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tick binds a bounded number of commits; the rest is behind. What cannot be asked is unknown."""
+    """A tick binds a bounded number of commits; the rest is behind. A number that cannot be asked for is unknown."""
     monkeypatch.setattr(followed_table, "COMMITS_MAX", 3)
     upstream = Upstream(tmp_path / "up", 3)
     spec = spec_of(DeltaTable("t", upstream.path))
@@ -119,7 +119,7 @@ def test_files_tell_what_waits_and_what_was_malformed(spark: SparkSession, tmp_p
 
 
 def test_the_progress_of_the_first_rows_ends_where_there_were_rows_as_the_table_began() -> None:
-    """What comes later is no part of it; what cannot be asked is unknown, and changes nothing."""
+    """Later rows are no part of it; a number that cannot be asked for is unknown, and changes nothing."""
     progress = SnapshotProgress()
     assert progress.percent("t", 0, 70) is None, "an earlier attempt began it"
     progress.begin("t", 10)

@@ -15,7 +15,7 @@ if not (ROOT / ".git").exists():
 
 @cache
 def files(*patterns: str) -> tuple[Path, ...]:
-    """Those that match, by path; the checkout may belong to another user than the one who tests it."""
+    """The files that match, by path; the checkout may belong to another user than the one who tests it."""
     git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     output = subprocess.run([*git, "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = (ROOT / name for name in sorted(set(output.split("\0"))) if name)
@@ -28,5 +28,5 @@ def generated(path: Path) -> bool:
 
 
 def name(path: Path) -> str:
-    """As it is called from the root."""
+    """The path from the root."""
     return str(path.relative_to(ROOT))

@@ -36,7 +36,8 @@ NOT_IMPORTED = {
 SHARED = {"google": "protobuf"}
 """Modules of several distributions: the one whose part is imported."""
 BROUGHT = {"client/tidemark": {"pyspark"}}
-"""What a program that uses a part of the package has already: `tidemark.spark` is imported by Spark's users alone."""
+"""The packages that a program has already which uses a part of ours: `tidemark.spark` is imported by Spark's users
+alone."""
 
 
 @cache

@@ -92,7 +92,7 @@ def exits(*pattern: str) -> set[int]:
 
 
 def test_every_exit_code_is_explained() -> None:
-    """Of the processes that name theirs, by constants of the module that ends the process."""
+    """The codes are of the processes that name theirs, by constants of the module that ends the process."""
     told: dict[str, set[int]] = {}
     process = ""
     for row in section("Exit codes"):

@@ -46,7 +46,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_must_of_the_protocol_is_on_the_page(folder: str) -> None:
-    """Each `test_must_` is a row, or belongs to one. Those of plans alone (`check`) are another page's affair."""
+    """Each `test_must_` is a row, or belongs to one. The musts of plans alone (`check`) are another page's affair."""
     mentioned = {(path, test) for path, test in named(PAGE.read_text())}
     paths = [str(p.relative_to(ROOT / "tests")) for p in files(f"tests/{folder}/*.py")]
     musts = {(p, t) for p in paths for t in functions_of(p) if t.startswith("test_must_") and "test_check" not in p}

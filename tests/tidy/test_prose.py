@@ -12,7 +12,7 @@ FURTHER = re.compile(r"(?<=\w[.] )(What|Which|Who|Those)\b[^.]*")
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """Those of modules, classes, functions, fields and constants of the product: the place and the text."""
+    """The docstrings of modules, classes, functions, fields and constants of the product: the place and the text."""
     for path in files("*.py"):
         if generated(path) or name(path).split("/")[0] in OUTSIDE:
             continue

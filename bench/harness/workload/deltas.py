@@ -34,7 +34,7 @@ class Delta:
         return int(self.retracted.num_rows + self.inserted.num_rows)
 
     def updates(self, time: int) -> pa.Table:
-        """As a shard takes them."""
+        """The updates, as a shard takes them."""
         diffs = np.repeat([-1, 1], [self.retracted.num_rows, self.inserted.num_rows])
         rows = pa.concat_tables([self.retracted, self.inserted])
         times = pa.array(np.full(rows.num_rows, time))

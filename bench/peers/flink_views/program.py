@@ -105,7 +105,7 @@ def _cost(environment: TableEnvironment, sql: str) -> dict[str, float]:
 
 
 def _cpu_seconds() -> float:
-    """Of the processes that this one began: the JVM is the only one."""
+    """The processor time of the processes that this one began: the JVM is the only one."""
     children = " ".join(task.read_text() for task in Path("/proc/self/task").glob("*/children")).split()
     stats = (Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split() for child in children)
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")

@@ -145,7 +145,7 @@ def run(driver: Driver, shape: Shape, history: History, cuts: list[int], shared:
 def maintain(
     driver: Driver, indexes: tuple[ArrangementId, ...], rows: list[Change], lower: int, upper: int, since: int
 ) -> None:
-    """What the dataflow of shared indexes does; they are compacted as far as their reader allows."""
+    """Does the work of the dataflow of shared indexes, which are compacted as far as their reader allows."""
     for index in indexes:
         manifest = driver.manifests[index]
         if lower < upper:

@@ -114,7 +114,8 @@ def run(driver: Driver, rng: np.random.Generator, rows: list, cuts: list[int], s
 def maintain_shared(
     driver: Driver, lower: int, upper: int, stream: list, shared: dict[JoinSide, ArrangementId]
 ) -> None:
-    """What an index's own dataflow does before the join's step: it is complete up to `upper`, and not compacted yet."""
+    """Does the work of an index's own dataflow before the join's step: it is complete up to `upper`, and not compacted
+    yet."""
     for side, name in shared.items():
         context = driver.context(lower, upper)
         list(arrange(context, name, [u for s, u in stream if s is side]))

@@ -38,7 +38,7 @@ def expected(pairs: list[dict]) -> tuple:
 
 
 def run(folder: Path, steps: list[list[tuple[dict, int]]]) -> list[tuple | None]:
-    """What the only group shows after each step."""
+    """The rows of the only group after each step."""
     driver, shown, state = Driver(folder, Manifest.empty(A, SHAPE.layout, 0)), [], Counter()
     for time, step in enumerate(steps):
         context = driver.context(time, time + 1, hydration=time == 0)
@@ -73,7 +73,7 @@ def test_pairs_come_and_go_and_every_time_the_result_is_the_exact_one_rounded(se
 
 
 def test_constant_values_have_no_correlation_and_infinite_ones_nan(tmp_path: Path) -> None:
-    """As in Spark; NULL where a sample is of one pair."""
+    """The result is Spark's, and NULL where a sample is of one pair."""
     pairs = [{"x": x, "y": y} for x, y in ((0.1, 1.0), (0.1, 2.0), (math.inf, 3.0))]
     one, two, three, again = run(tmp_path, [[(pairs[0], 1)], [(pairs[1], 1)], [(pairs[2], 1)], [(pairs[2], -1)]])
     assert one == (0.0, None, None)
@@ -82,7 +82,7 @@ def test_constant_values_have_no_correlation_and_infinite_ones_nan(tmp_path: Pat
 
 
 def test_constant_values_have_no_correlation_with_infinite_ones(tmp_path: Path) -> None:
-    """As in Spark, on either side; once the other value varies as well, it is NaN."""
+    """The result is Spark's, on either side; once the other value varies as well, it is NaN."""
     for one, other in (("x", "y"), ("y", "x")):
         flat = [{one: value, other: 2.0} for value in (0.1, math.nan, -math.inf)]
         steps = [[(flat[0], 1), (flat[1], 1)], [(flat[2], 1), (flat[1], -1)], [({one: 0.1, other: 3.0}, 1)]]

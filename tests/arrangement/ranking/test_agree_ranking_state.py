@@ -83,7 +83,8 @@ def test_a_monotonic_input_keeps_its_first_rows(tmp_path: Path) -> None:
 
 
 def test_a_row_that_leaves_a_growing_input_is_an_error_for_ever(tmp_path: Path) -> None:
-    """What would have moved up is forgotten: better no answer than a wrong one. What cancels in a snapshot is none."""
+    """The row that would have moved up is forgotten: no answer is better than a wrong one. Updates that cancel in a
+    snapshot are no error."""
     ranking = Ranking((pa.int64(),), (), (OrderKey(0),), 0, 1)
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0), chunk_rows=2)
     spec = TopKSpec(RankingStateSpec(A, monotonic=True), ranking)

@@ -23,7 +23,7 @@ from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 
 
 def random_ranking(rng: np.random.Generator, types: list[pa.DataType]) -> Ranking:
-    """Of groups by the first two columns, in any order of the others."""
+    """A ranking in groups by the first two columns, in any order of the others."""
     order = [
         OrderKey(int(c), bool(rng.integers(2)), bool(rng.integers(2)))
         for c in rng.permutation(np.arange(2, len(types)))[: rng.integers(0, 3)]
@@ -149,7 +149,7 @@ def first_of_all(tmp_path: Path, steps: list[list[tuple]], cuts: list[int]) -> C
 
 
 def test_a_row_cut_off_between_its_times_is_not_taken_for_whole(tmp_path: Path) -> None:
-    """Of the best row only the first updates are read: that it goes later must not be missed."""
+    """The step reads only the first updates of the best row, and must not miss that it goes later."""
     rows = [((1,), 0, 1), ((1,), 1, 1), ((1,), 2, -2), ((2,), 0, 1)]
     assert first_of_all(tmp_path, [rows], [0, 3]) == {
         ((1,), None, 0): 1,
@@ -185,7 +185,7 @@ def test_many_times_in_one_step_are_shown_one_by_one(tmp_path: Path) -> None:
 
 
 def test_a_negative_multiplicity_behind_the_last_place_is_not_looked_at(tmp_path: Path) -> None:
-    """What stands there is no part of the answer; it is an error once the rows before it are gone."""
+    """The row there is no part of the answer; it is an error once the rows before it are gone."""
     ranking = Ranking((pa.int64(),), (), (OrderKey(0),), 0, 1)
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0))
     shown = []

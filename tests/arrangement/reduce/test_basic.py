@@ -135,7 +135,7 @@ def test_split_every_cut_gives_what_the_definition_says(
     ids=str,
 )
 def test_the_shape_of_a_distribution(values: list, skewness: object, kurtosis: object, tmp_path: Path) -> None:
-    """As Spark's documentation has them; NULL where nothing differs, however sums of it round."""
+    """The values are those of Spark's documentation; NULL where nothing differs, however sums of it round."""
     types = [pa.float64()]
     aggregates = tuple(BasicAggregate(n, 0, pa.float64(), n) for n in ("skewness", "kurtosis"))
     function = BasicFunction(tuple(types), (), aggregates)
@@ -169,7 +169,7 @@ def test_a_text_that_grows_too_long_is_an_error_until_it_shrinks(
 
 
 def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
-    """Of eight tasks over an empty input exactly one emits the row of an empty group."""
+    """One of eight tasks over an empty input emits the row of an empty group."""
     function = BasicFunction(tuple(TYPES), (), (aggregate("array_agg", 2), aggregate("first", 2)))
     spec = spec_of(function, TYPES, (), always=True)
     driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 0))

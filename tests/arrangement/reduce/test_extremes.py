@@ -80,7 +80,7 @@ MIN_AND_MAX = ExtremesShape(
 
 
 def extremes_of(tmp_path: Path, of: ExtremesShape, steps: list[list[tuple]]) -> list[dict]:
-    """What steps at times 0, 1, 2, ... put out."""
+    """The output of steps at times 0, 1, 2, ..."""
     spec, layouts = spec_of(of)
     driver = Driver(tmp_path, *(Manifest.empty(a, layout, 0) for a, layout in layouts.items()))
     result = []
@@ -123,7 +123,7 @@ def test_the_global_row_over_many_times_in_the_first_step(tmp_path: Path) -> Non
 
 
 def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
-    """Of several tasks over an empty input exactly one emits it."""
+    """One of several tasks over an empty input emits it."""
     of = ExtremesShape((pa.int64(),), (), (Extreme(SortedValue(0, True), "max(v)"),))
     driver = Driver(tmp_path, Manifest.empty(A, of.ranking(of.values[0]).layout, 0))
     contexts = [driver.context(0, 1, hydration=True, share=TaskShare(b, 5)) for b in range(5)]

@@ -50,7 +50,7 @@ def run(
 
 
 def ok_rows(output: list) -> int:
-    """How many rows are not errs: each must say something, none may undo another."""
+    """The number of rows that are not errs: each must say something, none may undo another."""
     return sum(batch["__error"].null_count for batch in output)
 
 
@@ -136,7 +136,7 @@ def test_rows_without_columns_can_be_counted(tmp_path: Path) -> None:
 
 
 def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
-    """Of several tasks over an empty input exactly one emits the default row."""
+    """One of several tasks over an empty input emits the default row."""
     shape = AccumulatorLayout((pa.int64(),), (), COUNT_AND_SUM)
     driver = drive(tmp_path, shape)
     contexts = [driver.context(0, 1, hydration=True, share=TaskShare(b, 5)) for b in range(5)]
@@ -207,7 +207,7 @@ def test_groups_of_very_many_rows_are_refused_for_sums_only(tmp_path: Path) -> N
 
 
 def test_state_is_gone_when_all_rows_are(tmp_path: Path) -> None:
-    """What went in and out leaves no row of state behind, floats included."""
+    """Rows that went in and out leave no row of state behind, floats included."""
     rng = np.random.default_rng(4)
     shape = shape_of(None)
     rows = [u for u in history(rng, 10, 80) if not isinstance(u[0], str)]

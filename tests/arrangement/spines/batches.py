@@ -19,7 +19,7 @@ LARGE = 10_000
 
 
 def arranged(folder: Path, batches: int, rows: int) -> Manifest:
-    """Of so many batches, each of so many rows."""
+    """An arrangement of so many batches, each of so many rows."""
     driver = Driver(folder, Manifest.empty(A, LAYOUT, 0), merging=False)
     for step in range(batches):
         context = driver.context(step, step + 1, hydration=step == 0)

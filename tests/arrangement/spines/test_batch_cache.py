@@ -57,7 +57,7 @@ def test_an_open_batch_stays_readable(tmp_path: Path) -> None:
 
 
 def test_copies_of_small_batches_go_with_their_files(tmp_path: Path) -> None:
-    """Of an arrangement that has been dropped, say; one that is still there is as it was."""
+    """The files of a dropped arrangement go; one that is still there is as it was."""
     gone, there = arranged(tmp_path / "gone", 4, 2), arranged(tmp_path / "there", 4, 2)
     for folder, manifest in (("gone", gone), ("there", there)):
         cache = BatchCache(tmp_path / folder)

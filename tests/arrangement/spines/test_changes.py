@@ -68,7 +68,7 @@ def steps(folder: Path, bounds: list[int], chunk_rows: int) -> tuple[Driver, lis
 
 
 def of_step(context: StepContext, rows: Updates) -> Updates:
-    """What the step reads: at hydration, the past as if it happened at the as_of."""
+    """The input of the step: at hydration, the past as if it happened at the as_of."""
     moved = ((row, max(time, AS_OF), diff) for row, time, diff in rows)
     return [u for u in moved if context.lower <= u[1] < context.upper]
 
@@ -132,7 +132,7 @@ def plain(row: tuple) -> tuple:
 
 
 def test_a_view_that_changes_alone_gives_nothing_until_the_watched_input_changes(tmp_path: Path) -> None:
-    """What it held all along is given then, and given again at the next change."""
+    """The rows that it held all along are given then, and again at the next change."""
     driver, (first, second, third) = steps(tmp_path, [AS_OF, 5, 9, LAST], 100)
     made = []
     for context, watched, view in (

@@ -78,7 +78,7 @@ def test_rows_of_a_file_are_added_up_where_they_are_one(seed: int) -> None:
 
 @pytest.mark.parametrize("numbers", [3, 4000, 20_000, 1_000_000])
 def test_of_many_rows_those_are_added_up_that_are_equal_in_texts_too(numbers: int) -> None:
-    """Of numbers that leave all rows tied, most, some or none."""
+    """The numbers leave all rows tied, most, some or none."""
     rng = np.random.default_rng(numbers)
     rows = 12_000
     texts = pa.array(["a", "b", None]).take(pa.array(rng.integers(0, 3, rows)))

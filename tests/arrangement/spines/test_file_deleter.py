@@ -83,7 +83,7 @@ def test_a_commit_does_not_wait_for_the_disk(store: ArrangementStore, disk: Disk
 def test_a_folder_at_which_the_disk_hangs_delays_no_other(
     store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of an arrangement which was dropped: others begin, are read, committed, swept and dropped meanwhile."""
+    """The folder of a dropped arrangement hangs: others begin, are read, committed, swept and dropped meanwhile."""
     stuck, other = StuckFolders(monkeypatch), ArrangementId("b")
     store.remove(A)
     until(lambda: stuck.asked)

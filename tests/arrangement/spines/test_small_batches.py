@@ -67,7 +67,7 @@ def test_a_merged_batch_is_not_searched_any_more(tmp_path: Path) -> None:
 
 
 def test_large_batches_stay_alone_and_runs_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is put together in memory is small, each and in all."""
+    """The batches that are put together in memory are small, each and in all."""
     batches = stepped(tmp_path, np.random.default_rng(5), 6).manifests[A].batches
     size = max(ref.bytes for ref in batches)
     monkeypatch.setattr(small_batches, "RUN_BYTES", 3 * size)
@@ -80,7 +80,7 @@ def test_large_batches_stay_alone_and_runs_are_bounded(monkeypatch: pytest.Monke
 
 
 def test_rows_sorted_by_value_stay_so(tmp_path: Path) -> None:
-    """Of an arrangement with an order, the rows of a key are in that order across the batches."""
+    """In an arrangement with an order the rows of a key are in that order across the batches."""
     layout = Layout.by_value(TYPES, (0,), (OrderKey(1, True, False),))
     driver = Driver(tmp_path, Manifest.empty(A, layout, 0), merging=False)
     for step, text in enumerate(["b", "d", "a", "c"]):

@@ -78,7 +78,7 @@ def test_two_pins_of_one_manifest_are_two_users(store: ArrangementStore) -> None
 
 
 def test_folders_of_forgotten_arrangements_go(store: ArrangementStore) -> None:
-    """That of one which is read goes with the read; that of one which is kept, or has other files, stays."""
+    """The folder of an arrangement that is read goes with the read; one that is kept, or has other files, stays."""
     attempt(store, 1)
     (store.directory / f"{A}-stray").mkdir()
     (store.directory / f"{A}-stray" / "file").touch()
@@ -92,7 +92,7 @@ def test_folders_of_forgotten_arrangements_go(store: ArrangementStore) -> None:
 
 
 def test_a_lost_race_changes_nothing(store: ArrangementStore) -> None:
-    """Of two attempts at one step only the first counts; the other's file is swept away."""
+    """The first of two attempts at one step counts; the other's file is swept away."""
     old = store.current(A)
     late = attempt(store, 1, commit=False)
     attempt(store, 1)
@@ -104,7 +104,7 @@ def test_a_lost_race_changes_nothing(store: ArrangementStore) -> None:
 
 
 def test_a_running_steps_files_are_not_swept(store: ArrangementStore) -> None:
-    """Until its step is over, an uncommitted file may still be committed."""
+    """An uncommitted file may still be committed while its step lasts."""
     new = attempt(store, 7, commit=False)
     assert store.sweep(running=[StepId("s7")]) == 0
     store.commit(store.current(A), new)
@@ -251,7 +251,7 @@ def test_at_the_limit_the_largest_jobs_end_first(tmp_path: Path) -> None:
 
 
 def test_two_steps_that_fit_one_by_one_are_limited_together(tmp_path: Path) -> None:
-    """What other steps wrote meanwhile counts when a step commits."""
+    """Bytes that other steps wrote meanwhile count when a step commits."""
     store = ArrangementStore(tmp_path, limit_bytes=2000)
     b = ArrangementId("b")
     for arrangement in (A, b):

@@ -262,7 +262,7 @@ MONTHS, MICROS, DAYS_APART = (lambda n, u=u: Distance(n, u) for u in ("months", 
 def test_distances_are_those_of_the_type(
     t: pa.DataType, values: list, bound: Distance, descending: bool, sizes: list[int], tmp_path: Path
 ) -> None:
-    """How many rows lie between the bound and the row itself: dates by days and months, at the ends of the range."""
+    """The number of rows between the bound and the row itself: dates by days and months, at the ends of the range."""
     frame = Frame(False, bound, 0)
     function = WindowFunction(
         (t,), (Order(0, descending),), (WindowColumn("count", (), pa.int64(), "count(*) OVER", frame),)

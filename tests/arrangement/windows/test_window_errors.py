@@ -36,7 +36,7 @@ def test_a_frame_with_an_overflowing_sum_is_an_error_until_it_fits(tmp_path: Pat
 
 
 def test_an_average_over_a_frame_is_there_though_its_sum_does_not_fit(tmp_path: Path) -> None:
-    """As in a batch, whose frames add up decimals of any size; a sum of them is an error."""
+    """The result is that of a batch, whose frames add up decimals of any size; a sum of them is an error."""
     t, frame = pa.decimal128(38, 38), Frame(True, -1, 0)
     value, error = Decimal("0.9"), '{"code":"ARITHMETIC_OVERFLOW","expression":"sum(c0) OVER"}'
     for function, expected in (("avg", {((value, value), None, 2): 2}), ("sum", {((None, None), error, 2): 1})):

@@ -20,7 +20,7 @@ from tidemark_replica.spark.session import start_spark
 
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """How many rows came here, and where that is."""
+    """The number of rows that came here, and the place."""
     count = sum(batch.num_rows for batch in batches)
     yield pa.RecordBatch.from_pydict({"host": [socket.gethostname()], "uid": [os.getuid()], "rows": [count]})
 

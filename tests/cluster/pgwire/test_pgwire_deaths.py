@@ -21,7 +21,7 @@ FORCED = ("--grace-period=0", "--force", "--wait=false")
 
 
 def ports_killed(served: SqlPort) -> None:
-    """Of all pods at one moment: whichever a client is connected to."""
+    """The ports of all pods end at one moment: a client may be connected to any."""
     for name in served.wait_for_pods(2):
         kill_in(served.system, HOME, name, PGWIRE)
 

@@ -17,13 +17,13 @@ _NUMBERS = itertools.count(1)
 
 
 def planner_pods(system: System) -> list[dict[str, Any]]:
-    """Those that are not told to end."""
+    """The planner's pods that are not told to end."""
     found = pods.get(system.node, system.home, "pods", SELECTOR)["items"]
     return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
 def planners(system: System) -> frozenset[tuple[str, int]]:
-    """Which processes they are."""
+    """The planners' processes."""
     return processes(planner_pods(system))
 
 

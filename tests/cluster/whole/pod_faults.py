@@ -56,7 +56,7 @@ def with_class_data(system: System, namespace: str, pod: str) -> dict[str, bool]
 
 @dataclass(frozen=True)
 class Incarnations:
-    """Which processes serve: pods, and how often their containers were started."""
+    """The processes that serve: pods, and the number of starts of their containers."""
 
     drivers: frozenset[tuple[str, int]]
     executors: frozenset[tuple[str, int]]

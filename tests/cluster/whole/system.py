@@ -58,7 +58,8 @@ class System:
     home: str
     team: str
     root: str = ""
-    """Of the bucket: where the team's instance keeps its tables; a folder of the team's name, unless told."""
+    """The folder of the bucket in which the team's instance keeps its tables; a folder of the team's name, unless
+    told."""
 
     # --- what users do ---
 

@@ -8,7 +8,7 @@ from tests.cluster.whole.system import EXECUTORS, System
 
 
 def test_every_jvm_takes_its_classes_out_of_the_archive(ready: System) -> None:
-    """That its option is on a command line says nothing."""
+    """The option on a command line alone would say nothing."""
     where = [(ready.team, ready.driver()), *((ready.team, name) for name in ready.running_executors())]
     where += [(ready.home, pod["metadata"]["name"]) for pod in planner_pods(ready)]
     assert len(where) == 1 + EXECUTORS + 1

@@ -22,8 +22,8 @@ MOST_LOSSES = max(LEAST_FAILURES, FAILURES_PER_EXECUTOR * EXECUTORS)
 
 @dataclass
 class Template:
-    """That of the replica's executors, in a ConfigMap. The operator puts it right every few minutes, and so it is
-    broken again; `made`: the pods that were seen."""
+    """The template of the replica's executors, in a ConfigMap. The operator puts it right every few minutes, and so it
+    is broken again; `made`: the pods that were seen."""
 
     system: System
     name: str
@@ -46,7 +46,7 @@ class Template:
         self.system.kubectl("patch", "configmap", self.name, "--type=merge", f"--patch={patch}")
 
     def is_told(self) -> str:
-        """What the condition says of how they end."""
+        """The condition says how they end."""
         self._look()
         condition = self.system.condition("computereplica", NAME, "ExecutorsReady")
         return str(condition["message"]) if condition.get("reason") == "Error" else ""
@@ -61,7 +61,7 @@ class Template:
 
 
 def test_crash_executors_that_end_at_once_are_not_made_without_end(ready: System) -> None:
-    """Of the replica beside it nothing is to be noticed."""
+    """The replica beside it goes on unnoticed."""
     before = Incarnations.of(ready)
     ready.apply("ComputeReplica", NAME, REPLICA)
     try:

@@ -9,7 +9,7 @@ from tests.cluster.whole.system import CREDENTIALS, System
 
 
 def test_wrong_credentials_are_a_condition_that_goes_with_them(ready: System) -> None:
-    """What pods have mounted follows the Secret, within the kubelet's time."""
+    """Mounted files follow the Secret, within the kubelet's time."""
     before = Incarnations.of(ready)
     _keep(ready, "x" * 40)
     message = ready.wait_condition("computeinstance", "default", "Ready", "False", "StorageAccessDenied")

@@ -18,7 +18,7 @@ def deleted(system: System) -> None:
 
 
 def evicted(system: System) -> None:
-    """As `kubectl drain` asks for it, which the disruption budget admits: one at a time."""
+    """Evict a pod as `kubectl drain` does, which the disruption budget admits: one at a time."""
     name = system.driver()
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": system.team}}
     path = f"/api/v1/namespaces/{system.team}/pods/{name}/eviction"

@@ -39,7 +39,7 @@ def test_views_are_built_once_and_shared_by_the_exports(ready: System) -> None:
 
 
 def test_a_continual_task_logs_each_change(ready: System) -> None:
-    """What it has added between two times is the difference between the orders then."""
+    """The rows that it added between two times are the difference between the orders then."""
     before = ready.frontier("orderlog") - 1
     ready.wait_progress("orderlog", "revenue")
     at = ready.frontier("orderlog") - 1
@@ -71,5 +71,5 @@ def test_rows_are_read_with_the_granted_right(ready: System) -> None:
 
 
 def keys(table: pa.Table) -> Counter[int]:
-    """Of orders."""
+    """The keys of orders."""
     return Counter(table["o_orderkey"].to_pylist())

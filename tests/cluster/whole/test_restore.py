@@ -27,14 +27,14 @@ GUIDE = "backup-and-restore"
 JOB = Path(__file__).parents[1] / "jobs" / "copy_objects.py"
 INPUTS = ("customer", "orders", "lineitem", "nation")
 BINDINGS = ("tpch", "__remap")
-"""How far the source was read: of its history only what the source itself needs is kept."""
+"""The bindings, which say how far the source was read: the source keeps no more of its history than it needs."""
 PARTS = (("revenue", "revenue"), ("tpch", "orders"), ("tpch", "lineitem"), BINDINGS)
 DELETION_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a table has, and as whose: it must be found again."""
+    """The contents of a table and its owner, which must be found again."""
 
     id: str
     upper: int
@@ -101,13 +101,13 @@ def begin(system: System) -> None:
 
 
 def prepare(system: System) -> None:
-    """What is there before any manifest of ours: unprivileged pods alone, and the store's credentials."""
+    """The objects that are there before any manifest of ours: unprivileged pods alone, and the store's credentials."""
     system.node.kubectl("apply", "--filename=-", stdin=pods.restricted_namespace(system.team))
     pods.apply(system.node, system.team, system.store.secret(CREDENTIALS))
 
 
 def commands(heading: str) -> list[Block]:
-    """Those of the guide that are run as they stand."""
+    """The commands of the guide that are run as they stand."""
     return [block for block in blocks(GUIDE) if (block.heading, block.kind) == (heading, "sh")]
 
 

@@ -38,7 +38,7 @@ def spark_secret(system: System) -> str:
 
 
 def private_lines(system: System) -> Iterator[str]:
-    """Of each key that a Secret of ours holds its longest line, as PEM has it: however it is indented, it is found."""
+    """The longest line of each key that a Secret of ours holds, as PEM has it: it is found however it is indented."""
     for namespace in (system.home, system.team):
         for secret in pods.get(system.node, namespace, "secrets")["items"]:
             for value in (base64.b64decode(each).decode(errors="replace") for each in secret.get("data", {}).values()):

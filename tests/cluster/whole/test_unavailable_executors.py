@@ -28,7 +28,7 @@ ABOVE_LIMIT = {"limits": {"cpu": 1}, "requests": {"cpu": "2"}}
     ],
 )
 def test_executors_of_an_edit_do_not_come(ready: System, broken: Any, reason: str, says: str, mended: str) -> None:
-    """What serves goes on, and is read; the next edit, with which they can come, takes over."""
+    """The replica that serves goes on, and is read; the next edit, with which they can come, takes over."""
     old, before = ready.driver(), Incarnations.of(ready).drivers
     edit(ready, broken)
     message = wait_for(f"{reason} to be told", lambda: reported_message(ready, reason), ready.explain)
@@ -73,13 +73,14 @@ def test_a_quota_keeps_a_lost_executor_from_coming_back(ready: System) -> None:
 
 
 def edit(system: System, resources: dict[str, Any]) -> None:
-    """Of the executors: another shape of the replica, which surges."""
+    """Edit the executors: another shape of the replica, which surges."""
     changed = {"spec": {"executors": {"resources": resources}}}
     system.kubectl("patch", "computereplica", "r1", "--type=merge", f"--patch={json.dumps(changed)}")
 
 
 def reported_message(system: System, reason: str) -> str:
-    """Of the shape that is to take over; or of the one that serves, should it have done so without executors."""
+    """The message of the shape that is to take over; or of the one that serves, should it have done so without
+    executors."""
     for type_, message in (("UpToDate", f"Surge{reason}"), ("ExecutorsReady", reason)):
         found = system.condition("computereplica", "r1", type_)
         if (found.get("status"), found.get("reason")) == ("False", message):

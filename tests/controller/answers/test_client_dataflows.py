@@ -52,7 +52,7 @@ def batch(harness: InstanceHarness, replica: ReplicaId, lower: int, upper: Front
 
 
 def batches(harness: InstanceHarness, replica: ReplicaId, upper: Frontier) -> list[SubscribeAdvanced]:
-    """What the client is told of the replica's first batch."""
+    """The messages to the client about the replica's first batch."""
     return [news for news in batch(harness, replica, 0, upper) if isinstance(news, SubscribeAdvanced)]
 
 
@@ -63,7 +63,7 @@ def held(harness: InstanceHarness) -> Frontier | None:
 
 
 def refused(harness: InstanceHarness, replica: ReplicaId) -> str | None:
-    """Why its connection must end."""
+    """The reason why its connection must end."""
     return harness.instance._links[replica].refused
 
 
@@ -96,7 +96,7 @@ def test_inputs_are_held_for_what_has_not_been_told() -> None:
 
 
 def test_a_replica_that_lags_keeps_its_inputs() -> None:
-    """What is told does not wait for it, but what it reads stays."""
+    """Reports do not wait for it, but its inputs stay readable."""
     harness = InstanceHarness()
     harness.connect(R1, R2)
     create(harness, SubscribeSink(COLUMNS))

@@ -45,7 +45,7 @@ def reading(sink: SubscribeSink | CopyToSink, *, edited: bool) -> InstanceHarnes
 
 
 def test_the_end_of_a_subscribe_names_the_edited_dataflow_and_where_to_go_on() -> None:
-    """As of the last time that it was told whole: from there on nothing is missing, and nothing told twice."""
+    """The end names the last time that was sent whole: from there on nothing is missing, and nothing told twice."""
     harness = reading(SubscribeSink(COLUMNS), edited=True)
     harness.hear(R1, SubscribeResponse(S, SubscribeBatch(at(0), at(350), b"", None, 0, 0)))
     (ended,) = harness.instance.drop("ns/d", cause=EDITED)

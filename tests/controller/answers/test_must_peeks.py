@@ -10,8 +10,8 @@ from tidemark_protocol.messages.responses import Frontiers, PeekError, PeekRespo
 
 
 def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answer() -> None:
-    """Its stash is full, or it is too old for the plan: the healthy one answers. What is wrong with the data or the
-    question, any may say for all."""
+    """Its stash is full, or it is too old for the plan: the healthy one answers. An error of the data or the question
+    counts from any replica."""
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1, R2)
@@ -50,8 +50,8 @@ def test_must_answer_with_an_error_once_all_asked_replicas_failed_or_are_gone() 
 
 
 def test_must_answer_with_one_replicas_error_when_the_others_have_had_their_time() -> None:
-    """One that hydrates for an hour answers nothing before that, and the asker holds room meanwhile. Who failed and is
-    gone does not count: it may answer when it is back."""
+    """One that hydrates for an hour answers nothing before that, and the asker holds room meanwhile. A replica that
+    failed and is gone does not count: it may answer when it is back."""
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1, R2)

@@ -24,7 +24,7 @@ EMPTY = Frontier.empty()
 
 
 class Scene:
-    """What the client has been told, as bounds."""
+    """The messages to the client, as bounds."""
 
     def __init__(self, target: ReplicaId | None = None) -> None:
         self.book = Subscribes()

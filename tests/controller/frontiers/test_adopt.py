@@ -204,7 +204,7 @@ def test_a_source_does_not_adopt_what_another_made_or_has(
 def test_a_source_goes_on_with_all_of_its_tables_or_with_none(
     tables: Mapping[str, tuple[Column, ...]], misfit: str
 ) -> None:
-    """What is ingested of one belongs to what is bound for all."""
+    """Rows of one table belong to a binding for all."""
     there = {at: (columns, Frontier.at(9)) for at, columns in tables.items()}
 
     found = asyncio.run(newest_source(PLACE, ("t",), looking(there)))

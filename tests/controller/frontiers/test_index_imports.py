@@ -81,7 +81,7 @@ def test_an_index_is_held_for_its_importer_and_its_shards_for_the_index() -> Non
 
 
 def test_an_importer_that_is_slow_on_one_replica_holds_the_index() -> None:
-    """What it has not read there yet stays, also for the case that this replica starts again."""
+    """The updates that it has not read there yet stay, also for the case that this replica starts again."""
     harness = shared()
     harness.connect(R2)
     harness.report(R1, at(900))
@@ -94,7 +94,7 @@ def test_an_importer_that_is_slow_on_one_replica_holds_the_index() -> None:
 
 
 def test_an_importer_is_scheduled_once_the_index_is_past_its_as_of() -> None:
-    """Until then it says that it waits for the index."""
+    """The importer says until then that it waits for the index."""
     harness = InstanceHarness(upper=900)
     harness.install(as_of=300)
     harness.connect(R1)

@@ -170,8 +170,8 @@ def test_versions_of_shards(before: int | None, columns: tuple[Column, ...], exi
 def test_a_table_that_is_finished_is_not_written_by_another_plan(
     kind: str, upper: Frontier, ended: bool, version: int
 ) -> None:
-    """Of constants, say: it is complete for all times, and would show the old contents for ever. What a task wrote
-    stays, unless the other plan goes on, where that one would never write."""
+    """A view of constants is complete for all times, and would show the old contents for ever. The rows of a task stay,
+    unless the other plan goes on, where that one would never write."""
     there = PLACE.shard("v", 1, (A,))
 
     async def look(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
@@ -182,7 +182,7 @@ def test_a_table_that_is_finished_is_not_written_by_another_plan(
 
 
 def test_a_task_does_not_go_on_with_a_views_table() -> None:
-    """What a view holds is no output of a task, though the columns are the same."""
+    """The rows of a view are no output of a task, though the columns are the same."""
     view = WrittenShard("materializedView", PLACE.shard("v", 1, (A,)))
     task = replace(VIEW, kind="continualTask", task=PlannedTask(GlobalId("src/a")))
 
@@ -248,7 +248,7 @@ def test_names_of_a_namespace() -> None:
 
 
 def test_a_view_is_known_by_its_shard_whichever_plan_writes_it() -> None:
-    """So that readers are not planned anew when it is."""
+    """Readers are not planned anew when it is."""
     before = dataflow_state("d", replace(PLANNED, exports=(VIEW,)))
     after = dataflow_state("d", replace(PLANNED, exports=(VIEW, INDEX)))
 

@@ -25,7 +25,7 @@ CHANGED = DataflowChanged(OWNER)
 
 
 def follower(description: DataflowDescription) -> InstanceHarness:
-    """What is to go on with another revision's table, as it is then."""
+    """The dataflow that is to go on with another revision's table, as it is then."""
     harness = InstanceHarness(upper=500)
     harness.instance.create(Dataflow(OWNER, description, LAG, stays=True, inherited=frozenset({VIEW_SHARD})), TERM)
     connect(harness, R1, at(350))
@@ -49,7 +49,8 @@ def is_described(harness: InstanceHarness, term: WriterTerm, upper: Frontier = E
 
 @pytest.mark.parametrize("until", [400, LATER], ids=["the same end", "a later end"])
 def test_must_not_take_the_end_of_the_revision_before_for_its_own(until: int) -> None:
-    """What it has computed cannot be in that table: it is not finished, its inputs stay, and that is told, once."""
+    """The rows that it has computed cannot be in that table: it is not finished, its inputs stay, and that is told,
+    once."""
     harness = follower(view(until))
     harness.report(R1, EMPTY, VIEW)
     harness.maintain()

@@ -122,7 +122,7 @@ def test_other_commands_pass() -> None:
 
 
 class Standings:
-    """Who stands how, as the test says."""
+    """The standings that the test gives."""
 
     def __init__(self, concurrency: int = 4, recorded: bool = False, **standings: HydrationStanding) -> None:
         self.now = standings
@@ -138,7 +138,7 @@ class Standings:
 
 
 def schedule(g: HydrationGate, *names: str) -> list[str]:
-    """Who is let through when all of these are scheduled, in order, and at the next look."""
+    """The dataflows that are let through when all of these are scheduled, in order, and at the next look."""
     batches = [command for name in names for s in (index(name), view(name)) for command in g.absorb(s)]
     return through([*batches, *g.admit()])
 
@@ -152,7 +152,7 @@ def hydrate(g: HydrationGate, name: str) -> list[str]:
 
 
 def test_nothing_is_scheduled_before_it_is_written_down_the_slots() -> None:
-    """As many as there are slots; what is freed is filled, and waits for its own record."""
+    """The gate lets as many through as there are slots; a freed slot is filled, and waits for its own record."""
     g = Standings(concurrency=2, recorded=True).gate("a", "b", "c")
 
     assert schedule(g, "a", "b", "c") == []
@@ -214,7 +214,7 @@ def test_no_more_are_in_slots_than_can_be_written_down() -> None:
 
 
 class Text(str):
-    """That can be watched."""
+    """A text that can be watched."""
 
 
 def test_nothing_is_kept_of_what_a_replica_says_of_its_progress() -> None:

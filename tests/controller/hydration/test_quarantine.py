@@ -27,7 +27,7 @@ R2 = [Death("r2", f"incarnation {n}") for n in range(5)]
     ],
 )
 def test_three_deaths_are_enough(deaths: list[Death], standing: HydrationStanding) -> None:
-    """Of whichever replicas, each counted once."""
+    """The deaths may be of any replicas; each counts once."""
     suspicion = None
     for death in deaths:
         suspicion = blamed(suspicion, "d-r1", death, "")

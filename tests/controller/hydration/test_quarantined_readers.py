@@ -80,7 +80,7 @@ async def subscribes_to_what_reads_it(instance: RunningInstance) -> str:
 
 @asynccontextmanager
 async def maintained(instance: RunningInstance) -> AsyncIterator[None]:
-    """As an operator does."""
+    """Maintain the slots as an operator does."""
     all_of_them = Fleet(leadership)
     all_of_them._instances["ns", "default"] = instance
     maintaining = asyncio.create_task(all_of_them.run())
@@ -141,7 +141,8 @@ def test_a_waiting_reader_learns_of_the_quarantine(ask: Asking, before: bool, pl
 
 @pytest.mark.parametrize("ask", EVERY)
 def test_a_reader_of_a_hydrated_dataflow_goes_on_waiting(ask: Asking, play: Callable[..., None]) -> None:
-    """What it can be read from goes on, whatever is thought of it; and so does what its replica is hydrating still."""
+    """The dataflow that it reads goes on, whatever its standing; and so does the one that its replica is hydrating
+    still."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await begun(replica, instance)
@@ -188,7 +189,7 @@ def test_a_replica_that_may_have_it_is_waited_for(
 
 
 class Clock:
-    """What the operator holds to be the time: it goes on when it is told to."""
+    """The operator's clock: it goes on when it is told to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = now_ms()
@@ -204,7 +205,7 @@ class Clock:
 def test_a_replica_that_comes_and_goes_for_ever_is_not_waited_for_for_ever(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that dies whenever it has begun: it is never away for long."""
+    """The replica dies whenever it has begun: it is never away for long."""
     clock = Clock(monkeypatch)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
@@ -234,7 +235,7 @@ def has_told(instance: RunningInstance) -> bool:
 def test_a_replica_that_is_slow_to_report_is_waited_for(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until it says of what is quarantined where it is, and for a minute at most."""
+    """The operator waits until the replica says where the quarantined dataflow is, for a minute at most."""
     clock = Clock(monkeypatch)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:

@@ -269,7 +269,7 @@ def test_a_subscribe_that_was_told_its_beginning_is_not_the_cause(play: Callable
 
 
 def test_deaths_are_remembered_for_as_long_as_somebody_asks() -> None:
-    """Of replicas that never come back, too."""
+    """The deaths may be of replicas that never come back."""
     deaths, asked = QueryDeathCount(), {"a", "b"}
     deaths.connection_lost(ReplicaId("r1"), ClientWork(["a"], True))
     deaths.connection_lost(ReplicaId("r2"), ClientWork(["a", "b"], True))

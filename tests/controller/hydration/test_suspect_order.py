@@ -79,7 +79,7 @@ DAY = 24 * 60
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a dataflow after so many minutes in a slot, in which its progress stands still."""
+    """The fate of a dataflow after so many minutes in a slot, in which its progress stands still."""
 
     minutes: int
     kills: bool = False
@@ -160,7 +160,7 @@ def test_the_guilty_dataflow_is_found_and_all_others_hydrate(given: list[Fate]) 
 
 
 def _is_over(days: Days, given: list[Fate]) -> bool:
-    """Those who kill are quarantined, and who can be hydrated is."""
+    """Dataflows that kill are quarantined, and those that can hydrate have."""
     names = {f"d{number}": fate for number, fate in enumerate(given)}
     killers = {name for name, fate in names.items() if fate.kills}
     well = {name for name, fate in names.items() if not fate.kills}

@@ -59,7 +59,7 @@ def test_must_let_a_replica_that_is_behind_go_on_from_where_it_is(play: Callable
 def test_a_replica_that_comes_nowhere_is_not_waited_for_again_at_each_address(
     play: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that dies before it listens does, and one that was there and moves."""
+    """The replica dies before it listens, or was there and moves."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         clock = now_ms()
@@ -184,7 +184,7 @@ def test_must_not_believe_compaction_beyond_what_is_kept_or_asked_for() -> None:
 
 
 def test_nothing_is_compacted_that_an_unknown_replica_may_read() -> None:
-    """An operator has just begun. What is dropped meanwhile is waited for by nobody."""
+    """An operator has just begun. Nobody waits for what is dropped meanwhile."""
     harness = InstanceHarness(upper=900)
     harness.instance.disconnected.expect(R1, harness.now)
     harness.install(as_of=300)

@@ -134,7 +134,7 @@ def test_a_view_ends_with_its_last_refresh() -> None:
 
 
 def test_a_dataflow_of_one_time_is_no_query() -> None:
-    """Who created it stays: it is not dropped with the index that it reads, and it waits for its turn to hydrate."""
+    """Its owner stays: it is not dropped with the index that it reads, and it waits for its turn to hydrate."""
     harness = InstanceHarness()
     harness.install()
     reader = replace(dataflow("reader", 300), source_imports=(), until=Time(301))
@@ -153,7 +153,7 @@ def test_a_dataflow_of_one_time_is_no_query() -> None:
 
 @pytest.mark.parametrize("table_first", [True, False], ids=["the table is heard of first", "the export is"])
 def test_where_a_finished_table_begins_is_heard_before_it_is_read(table_first: bool) -> None:
-    """Who reads it begins there: what was never seen to move forward can be read from one time on alone."""
+    """Its readers begin there: a table that was never seen to move forward can be read from one time on alone."""
     harness = installed(view())
     connect(harness, R1, at(0), exists=False)
     responses: list[Response] = [ShardFrontiers(VIEW_SHARD, EMPTY, at(350)), Frontiers(VIEW, EMPTY, EMPTY, EMPTY)]

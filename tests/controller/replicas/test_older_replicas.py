@@ -83,7 +83,7 @@ def beside(*older: ReplicaId) -> InstanceHarness:
 
 
 def end_messages(news: list[Notice]) -> list[str | None]:
-    """What clients are told of a failure."""
+    """The messages to clients about a failure."""
     errors = [each.batch.error for each in news if isinstance(each, SubscribeAdvanced)]
     return errors + [each.result.message for each in news if isinstance(each, CopyAnswer) and _failed(each)]  # type: ignore[union-attr]
 
@@ -107,7 +107,7 @@ def test_a_dataflow_that_fails_on_all_its_replicas_has_failed(
 
 @pytest.mark.parametrize(("sink", "response"), [(SUBSCRIBE, DIVIDED), (COPY, FULL)])
 def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink, response: Response) -> None:
-    """Until it is lost, or comes back with an older image: then the first one's error is the answer."""
+    """The other one may be lost, or come back with an older image: then the first one's error is the answer."""
     r3 = ReplicaId("r3")
     harness = beside(R1)
     connect(harness, r3, *SUPPORTED_FEATURES)
@@ -118,7 +118,7 @@ def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink,
 
 
 def test_nothing_has_failed_before_a_replica_was_sent_the_dataflow() -> None:
-    """Who is told next may do it."""
+    """The replica that is told next may do it."""
     harness = beside(R1)
     harness.instance.create(over_index(COPY), TERM)
     assert end_messages(harness.hear(R2, FULL)) == ["the disk is full"]
@@ -199,7 +199,8 @@ def test_a_waiting_reader_learns_that_all_replicas_are_too_old(ask: Asking) -> N
 @EVERY
 @pytest.mark.parametrize("lost", [False, True], ids=["not heard yet", "lost"])
 def test_one_that_may_understand_it_is_waited_for(ask: Asking, lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As any that is away: for a minute, and then whoever waits is told. One that comes back has until it answers."""
+    """The operator waits as for any replica that is away: for a minute, and then clients are told. One that comes back
+    has until it answers."""
     clock = Clock(monkeypatch)
 
     async def scenario(instance: RunningInstance) -> None:

@@ -70,7 +70,7 @@ def installed(*descriptions: DataflowDescription) -> InstanceHarness:
 
 
 def commands_about(harness: InstanceHarness, replica: ReplicaId) -> list[tuple[str, str]]:
-    """What a replica is told of dataflows: the kind of each command, and the export."""
+    """The commands to a replica about dataflows: the kind of each command, and the export."""
     commands = [command for command in harness.sent(replica) if isinstance(command, ABOUT)]
     return [(type(each).__name__, _of(each)) for each in commands]
 
@@ -156,7 +156,7 @@ def test_a_plan_that_no_replica_knows_says_so() -> None:
 
 
 def test_a_failure_counts_for_all_though_older_replicas_are_not_sent_the_plan() -> None:
-    """Who is not told of it cannot mend it; whom it is finished for needs nothing."""
+    """A replica that is not told of it cannot mend it; one for which it is finished needs nothing."""
     harness = installed()
     connect(harness, R1)
     connect(harness, R2, *SUPPORTED_FEATURES)
@@ -178,7 +178,7 @@ def test_must_not_believe_what_such_a_replica_says_of_it() -> None:
 
 
 def test_it_is_dropped_without_a_word() -> None:
-    """Who has nothing of it is not waited for."""
+    """Nobody waits for a replica that has nothing of it."""
     harness = installed()
     connect(harness, R1)
     assert harness.instance.drop(OWNER) == [DataflowGone(OWNER)]
@@ -262,7 +262,7 @@ def test_importers_of_its_index_are_excluded_too() -> None:
 
 
 def running(harness: InstanceHarness, *online: ReplicaId, **states: ReplicaState) -> RunningInstance:
-    """What looks at replicas sees of an instance."""
+    """The instance, as code that looks at replicas sees it."""
     found = {ReplicaId(name.replace("_", ".")): state for name, state in states.items()}
     return facade(harness.instance, online=list(online), replicas=found)  # type: ignore[no-any-return]
 

@@ -15,7 +15,7 @@ FULL = {"reason": "QuotaExceeded", "message": "exceeded quota: q"}
 
 
 def test_trouble_stands_until_the_replica_says_otherwise_or_goes() -> None:
-    """Of each replica its own; nobody is told, as statuses are looked at all the time."""
+    """Each replica has its own; nobody is told, as statuses are looked at all the time."""
     harness = InstanceHarness(upper=900)
     harness.connect(R1, R2)
     for replica in (R2, R1):

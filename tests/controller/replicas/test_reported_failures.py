@@ -1,4 +1,4 @@
-"""How long a failure that a replica reports stands."""
+"""The time for which a failure that a replica reports stands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def hears(*told: Failure) -> InstanceHarness:
 
 
 def failures_after(kind: FailureKind, *reports: Frontiers, stopped: bool = False) -> list[int]:
-    """How many failures are told of the view, at first and after each report: the first says where it begins."""
+    """The number of failures of the view, at first and after each report: the first says where it begins."""
     harness, counts = hears(Failure(VIEW, kind, "no room", stopped=stopped)), []
     collection = harness.instance.dataflows.collection(VIEW)
     assert collection is not None

@@ -27,8 +27,8 @@ def holds(harness: InstanceHarness) -> dict[str, Frontier]:
 
 @pytest.mark.parametrize("dies", [False, True], ids=["replicas leave", "the operator is another one besides"])
 def test_an_instance_scaled_to_zero_holds_only_its_read_policy(dies: bool) -> None:
-    """Of an index, what may still be read of it; of a view, the time from which on it has not been written. Not what a
-    replica that is gone had yet to read, nor what a query asked for."""
+    """The hold of an index is on what may still be read of it, that of a view on the time from which on it has not been
+    written. It is not on what a lost replica had yet to read, nor what a query asked for."""
     harness = InstanceHarness(upper=900)
     harness.connect(R1, R2)
     harness.install(as_of=300)

@@ -53,7 +53,7 @@ class Following:
         return status
 
     def said(self) -> str:
-        """What it said on standard error, once it has ended."""
+        """The text on standard error, once the program has ended."""
         assert self.process.stderr is not None
         if self._said is None:
             self._said = self.process.stderr.read()
@@ -64,7 +64,7 @@ class Following:
         return bool(self.changes or self.progress)
 
     def before(self, time: int) -> Counter[Row]:
-        """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
+        """The sum of the changes before it. Each row changes at most once at a time, in order of times."""
         changes = [(t, row) for t, row, _ in self.changes]
         assert max(Counter(changes).values(), default=0) <= 1, "the subscribe delivered a change twice"
         assert [t for t, _ in changes] == sorted(t for t, _ in changes)

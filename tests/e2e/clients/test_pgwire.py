@@ -37,7 +37,7 @@ def serving(system: System, folder: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def launched(system: System, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
-    """As `serving`, with the process."""
+    """The process that serves, as in `serving`."""
     signing = Authority.named("pgwire")
     issued = signing.server("127.0.0.1")
     for name, data in (("ca.crt", signing.pair.certificate), ("tls.crt", issued.certificate), ("tls.key", issued.key)):

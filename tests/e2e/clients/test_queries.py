@@ -139,7 +139,8 @@ def test_crash_a_query_outlives_the_replica_that_computes_it(system: System) -> 
 
 
 def test_a_large_answer_comes_whole_and_past_the_maximum_not_at_all(system: System) -> None:
-    """Of 60 MB, in any order and in the one asked for; `maxResultSize` counts at once. No folder keeps any of it."""
+    """The answer has 60 MB, in any order and in the one asked for; `maxResultSize` counts at once. No folder keeps any
+    of it."""
     sql = "SELECT id, repeat(CAST(id AS STRING), 200) AS text FROM range(0, 60000)"
     expected = [{"id": id, "text": str(id) * 200} for id in range(60_000)]
     assert sorted(system.query(sql)["rows"], key=lambda row: int(row["id"])) == expected
@@ -161,7 +162,7 @@ def _limit(system: System, size: str) -> None:
 
 
 def _refused(system: System, sql: str) -> str:
-    """Why; empty where it is answered."""
+    """The reason of the refusal; empty where the query is answered."""
     return system.tidemark("query", sql, "-n", system.namespace, "-o", "json").stderr
 
 

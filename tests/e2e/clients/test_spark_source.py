@@ -25,7 +25,7 @@ ORDERS = "SELECT o_orderkey, o_orderstatus, o_totalprice FROM tpch.orders"
 
 @pytest.fixture
 def options(system: System, control_plane: ControlPlane) -> dict[str, str]:
-    """Those by which a session finds the gateway: all texts."""
+    """The options by which a session finds the gateway, all of them texts."""
     wait_for("the source", lambda: _now(system), system.log)
     gateway = str(system.home / "gateway.json")
     return {"gatewayFile": gateway, "namespace": system.namespace, "kubeconfig": str(control_plane.kubeconfig)}
@@ -38,7 +38,7 @@ def session(spark: Any) -> Iterator[Any]:
 
 
 def contents(system: System, at: int) -> Counter[tuple[Any, ...]]:
-    """Of the table on disk."""
+    """The contents of the table on disk."""
     total: Counter[tuple[Any, ...]] = Counter()
     for row in system.contents("tpch", "orders", at).to_pylist():
         total[tuple(row[column] for column in COLUMNS)] += row["__diff"]
@@ -46,7 +46,7 @@ def contents(system: System, at: int) -> Counter[tuple[Any, ...]]:
 
 
 def test_rows_are_those_of_one_time(system: System, session: Any, options: dict[str, str]) -> None:
-    """Of a table by its name and of a query, which Spark filters."""
+    """The rows are of a table by its name, and of a query, which Spark filters."""
     at = system.query("SELECT count(*) AS n FROM tpch.orders")["as_of"]
     reader = session.read.format("tidemark").options(**options, asOf=str(at))
     rows = [tuple(row[column] for column in COLUMNS) for row in reader.load("tpch.orders").toArrow().to_pylist()]

@@ -154,7 +154,7 @@ def _newest(system: System) -> int:
 
 
 def _wait_until_others_pass(system: System, time: int) -> None:
-    """What no lease holds cannot be read at the time any more."""
+    """Wait until a relation that no lease holds cannot be read at the time any more."""
     wait_for("others to be compacted", lambda: _reads_from(system, "apart.lines") > time, system.log)
 
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Overheard(RunningInstance):
-    """What replicas say to it is also written down, before anything is made of it."""
+    """An instance that also writes down the messages of replicas, before anything is made of it."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -136,7 +136,7 @@ class Fleet:
         return sorted((tuple(row.values()) for row in rows), key=repr)
 
     def ingest(self, name: str, ingestion: IngestionDescription, term: int) -> None:
-        """That replica ingests the source from now on, under that term."""
+        """Have the replica ingest the source from now on, under the term."""
 
         def ingest() -> None:
             for table in ingestion.tables:
@@ -160,7 +160,7 @@ class Fleet:
         return None if collection is None else collection.replicas.get(ReplicaId(name))
 
     def reached(self, id: GlobalId, name: str) -> int:
-        """How far one replica has processed."""
+        """The frontier that one replica has processed."""
         seen = self.on(id, name)
         return -1 if seen is None or seen.output is None else seen.output.encode()
 
@@ -183,7 +183,7 @@ class Fleet:
         ]
 
     def upper(self, shard: ShardMetadata) -> int:
-        """Of a shard, as far as the controller knows."""
+        """The upper of a shard, as far as the controller knows."""
         known = self._do(lambda: self.shards.frontiers(shard.shard_id))
         return -1 if known is None else known.upper.encode()
 
@@ -192,11 +192,11 @@ class Fleet:
         return self._do(lambda: DataflowGone(name) in self.heard.notices)
 
     def replay(self) -> list[Command]:
-        """What a replica that joins now is told."""
+        """The commands that a replica gets that joins now."""
         return self._do(lambda: list(self.instance.core._history.replay()))
 
     def serve_metrics(self) -> int:
-        """What the operator tells of its instances, of this one; the port."""
+        """Serve the operator's metrics of this instance. Returns the port."""
         all_of_them = SimpleNamespace(all=lambda: iter([self.instance]))
         return self._do(lambda: metrics.serve(lambda: metrics.metrics(cast(Operators, all_of_them), Registry()), 0))
 

@@ -41,7 +41,7 @@ class Bridge:
         assert self._ready.wait(BOUND)
 
     async def _serve(self) -> None:
-        """Until it is closed; connections that are there then end with it."""
+        """Serve until the bridge is closed; connections that are there then end with it."""
         self._loop = asyncio.get_running_loop()
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
@@ -87,7 +87,7 @@ class Proxy:
             self.toxic("timeout", stream, timeout=0)
 
     def stand_still(self) -> None:
-        """As `swallow`, for all ways of the program, also while a client does not read: a toxic waits for it."""
+        """Swallow data on all ways of the program, also while a client does not read: a toxic waits for it."""
         self._toxiproxy.signal(SIGSTOP)
 
     def toxic(self, type_: str, stream: str, **attributes: int) -> None:

@@ -48,7 +48,7 @@ class Remote:
         os.kill(self.process.process.pid, signal.SIGCONT)
 
     def mend(self) -> None:
-        """As it should be, whatever a test that failed has left behind."""
+        """Restore the network, whatever a failed test has left behind."""
         if self.process.process.poll() is None:
             self.resume()
         else:

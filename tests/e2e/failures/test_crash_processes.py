@@ -117,8 +117,8 @@ def test_crash_the_lease_is_deleted_and_the_next_operator_leads_all_the_same(sys
 
 
 def test_crash_an_operator_that_was_replaced_in_the_midst_of_an_edit_ends(system: System, status_view: str) -> None:
-    """Stopped, so that it cannot know; another one leads, and does what was asked for. The first goes on where it was:
-    replicas refuse it, it finds out, and ends. What it may still have written changes nothing."""
+    """The operator is stopped, so that it cannot know; another one leads, and does what was asked for. The first goes
+    on where it was: replicas refuse it, it finds out, and ends. What it may still have written changes nothing."""
     system.dataflow("edited", "SELECT count(*) AS n FROM tpch.nation")
     system.wait_hydrated("edited")
     system.dataflow("edited", "SELECT count(*) + 1 AS n FROM tpch.nation")
@@ -176,8 +176,8 @@ def _tables_hold_what_the_bindings_say(system: System) -> None:
 
 
 def _bindings(system: System, orders: Shard) -> list[dict[str, Any]]:
-    """Those of times that can be read of both. None for a moment each time that an ingestion compacts its bindings,
-    which it does up to the last of them."""
+    """The bindings of times that can be read of both. None for a moment each time that an ingestion compacts its
+    bindings, which it does up to the last of them."""
     remap = open_shard(str(system.shard("tpch", "__remap")))
     since = max(orders.refresh().since, remap.refresh().since)
     parts = remap.listen_cached(since + 1, min(orders.state().upper, remap.state().upper)) or []

@@ -36,7 +36,7 @@ def refreshed(system: System, name: str) -> None:
 
 
 def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_from_it(system: System) -> None:
-    """It used to end each connection at it. What is there goes on, what comes is begun, queries are answered; a newer
+    """It used to end each connection at it. Present dataflows go on, new ones begin, queries are answered; a newer
     replica beside it computes all."""
     system.dataflow("before", COUNT)
     system.wait_hydrated("before")

@@ -36,7 +36,7 @@ wait_for = partial(wait_a_little, patience=1200.0)
 
 
 def records(system: System) -> dict[str, Record]:
-    """What each ComputeReplica says of who hydrates there, by the ComputeReplica's uid."""
+    """The record in each ComputeReplica of the dataflows that hydrate there, by the ComputeReplica's uid."""
     items = json.loads(system.kubectl("get", "computereplicas", "-o", "json"))["items"]
     return {body["metadata"]["uid"]: body.get("status", {}).get("hydrating", {}) for body in items}
 
@@ -47,7 +47,7 @@ def hydrates(record: Record, name: str) -> bool:
 
 @contextmanager
 def poisonous(system: System, name: str) -> Iterator[set[str]]:
-    """Until the end, any replica that says it is hydrating `name` is killed; the incarnations that were."""
+    """Kills each replica that says that it hydrates `name`, until the end. Yields the killed incarnations."""
     killed: set[str] = set()
     ended = threading.Event()
 

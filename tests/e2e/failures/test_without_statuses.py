@@ -112,7 +112,7 @@ def test_an_edit_whose_step_fails_does_not_take_over_whoever_operates(system: Sy
 
 
 def heard(system: System) -> str:
-    """How many attempts of a step have failed, as the operator knows; empty where it knows of no failure."""
+    """The number of attempts of a step that failed, as the operator knows; empty where it knows of no failure."""
     rows = system.query("SELECT value FROM tidemark_introspection.statuses WHERE field = 'attempts'")["rows"]
     return str(rows[0]["value"]) if rows else ""
 

@@ -70,7 +70,7 @@ def test_a_replica_with_a_fast_clock_moves_no_other(fleet: Fleet, r1: Remote, ah
 
 
 def files(folder: Path, table: ShardMetadata, remap: Path) -> IngestionDescription:
-    """Of one column, from csv files."""
+    """A source of one column, from csv files."""
     columns = SourceTable("a", (A,))
     return IngestionDescription(
         id=GlobalId(unique("files")),

@@ -36,7 +36,7 @@ def survive(plane: ControlPlane, folder: Path, seed: int, kill: Kill, rounds: in
 
 
 def fields_of(one: Bank) -> Mapping[str, Mapping[str, Any]]:
-    """Of each way out, its fields in a Dataflow."""
+    """The fields of each destination in a Dataflow."""
     database = {"host": "127.0.0.1", "port": one.server.port, "database": DATABASE, "sslMode": "disable"}
     brokers = [f"127.0.0.1:{one.kafka.secure_port}"]
     return {

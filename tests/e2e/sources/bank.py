@@ -60,7 +60,8 @@ class Bank:
         self.readers: Sequence[Reader] = ()
 
     def renew_passwords(self) -> None:
-        """Of the database and of the broker: the old ones are refused before the new ones are in the Secrets."""
+        """Renew the passwords of the database and of the broker: the old ones are refused before the new ones are in
+        the Secrets."""
         self.passwords.append(f"password-{self.draw.getrandbits(64):x}")
         self.server.rows(f"alter role reader password '{self.passwords[-1]}'")
         set_password(self.kafka, self.passwords[-1])
@@ -183,7 +184,8 @@ class Bank:
             self.system.launch_operator()
 
     def check_end(self, each: int) -> None:
-        """As many deaths of each kind, each row once, no password anywhere, and each source goes on."""
+        """Check that the deaths of each kind are as many, each row is there once, no password is anywhere, and each
+        source goes on."""
         assert self.deaths == dict.fromkeys(KINDS, each)
         self.check_tables()
         check_secrecy(self.system, *self.passwords)

@@ -180,7 +180,7 @@ def answered(system: System, sql: str) -> list[tuple[object, ...]] | None:
 
 
 def test_columns_that_come_in_headers_and_with_evolve(system: System) -> None:
-    """Of csv by an edit of the spec, of Avro without one. Rows of before have what their files say."""
+    """Columns of csv come by an edit of the spec, of Avro without one. Rows of before have what their files say."""
     folder = system.folder / "wide"
     for name in ("lines", "events"):
         (folder / name).mkdir(parents=True)

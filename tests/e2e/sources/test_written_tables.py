@@ -25,7 +25,7 @@ EXAMPLE = CHECKOUT / "examples" / "written"
 CALL_SECONDS = 240
 KILLS = 4
 FIRST_ID = 100
-"""Of the orders that a test adds to those of the example."""
+"""The first id of the orders that a test adds to those of the example."""
 
 
 @pytest.fixture(scope="module")

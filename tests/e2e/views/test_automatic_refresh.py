@@ -17,7 +17,8 @@ SQL = """SELECT a.shop, sum(a.amount * b.amount * r.rate) AS amount, max(a.amoun
     FROM shop.sales a JOIN shop.sales b ON a.shop = b.shop AND a.currency = b.currency
     JOIN shop.rates r ON a.currency = r.currency GROUP BY a.shop"""
 BURSTS = 4
-"""Of one size of the sales. Decisions compare seconds that were measured, so a busy machine may need more sales."""
+"""The bursts of one size of the sales. Decisions compare seconds that were measured, so a busy machine may need more
+sales."""
 ANEW = "SELECT time, rows, recomputations FROM tidemark_introspection.recomputations WHERE dataflow = 'amounts'"
 
 

@@ -27,7 +27,8 @@ SEEN = ("o_orderkey", "o_custkey", "o_totalprice")
 
 @pytest.fixture(scope="module")
 def system(shared_operator: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """As elsewhere, but all times stay readable: whichever task is behind, everything is compared at its time."""
+    """The system of other tests, but all times stay readable: a task may be behind, and everything is compared at its
+    time."""
     with shared_operator.emptied_after(tmp_path_factory.mktemp("system")) as system:
         system.base(readPolicy={"lag": "1h"})
         system.tpch()
@@ -59,7 +60,7 @@ def further(system: System, *names: str) -> int:
 
 
 def check_log(system: System, before: Counter[tuple[Any, ...]], at: int) -> None:
-    """What was inserted less what was deleted is the difference between the orders then and now."""
+    """The inserted rows less the deleted ones are the difference between the orders then and now."""
     log = rows(system, "orderlog", "orderlog", at, (*SEEN, "change"))
     change = Counter({row[:-1]: n for row, n in log.items() if row[-1] == "insert"})
     change.subtract({row[:-1]: n for row, n in log.items() if row[-1] == "delete"})
@@ -109,7 +110,7 @@ def test_crash_each_change_is_done_once_despite_kills(system: System) -> None:
 
 
 def test_an_edit_goes_on_with_the_same_table(system: System) -> None:
-    """What the SQL before it wrote stays; from then on the steps are of ten."""
+    """Rows that the SQL before it wrote stay; from then on the steps are of ten."""
     count_by(system, 1)
     system.wait_hydrated("ticks")
     counted = len(numbers(system, further(system, "ticks")))

@@ -57,7 +57,7 @@ def test_tables_go_with_their_object_and_come_again(system: System) -> None:
 
 
 def test_retained_tables_are_listed_and_deleted(system: System) -> None:
-    """Of a Dataflow that is gone; while it exists none of its tables may be deleted. The replica is killed when the
+    """The Dataflow is gone; while it existed none of its tables might be deleted. The replica is killed when the
     deletion is asked for."""
     system.apply("DataSource", "kept", {**SOURCE, "deletionPolicy": "Retain"})
     sql = "SELECT n_regionkey, count(*) AS nations FROM kept.nation GROUP BY n_regionkey"

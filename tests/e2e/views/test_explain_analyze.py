@@ -25,7 +25,8 @@ def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def test_the_plan_has_what_its_operators_hold(system: System) -> None:
-    """Of each replica; the words and numbers of the relation `operators`, each at the operator of its kind."""
+    """The plan has it of each replica; the words and numbers of the relation `operators`, each at the operator of its
+    kind."""
     system.dataflow("by-region", SQL, index={"key": ["r_name"]})
     system.wait_hydrated("by-region")
     wait_for("operators to be reported", lambda: system.query(OPERATORS)["rows"], system.log)

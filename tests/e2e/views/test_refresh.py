@@ -149,5 +149,5 @@ def test_a_view_is_finished_after_its_last_refresh(system: System) -> None:
 
 
 def live(system: System) -> int:
-    """As the operator knows it."""
+    """The incarnation that lives, as the operator knows it."""
     return int(system.live_frontiers().get(f"{NAME}.{NAME}", {}).get("write", -1))

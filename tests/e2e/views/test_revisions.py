@@ -96,7 +96,7 @@ def test_crash_two_revisions_alive_while_a_dependant_cannot_be_planned(system: S
 
 
 def test_an_edit_that_is_reverted_was_never_there(system: System) -> None:
-    """What serves is computed on; the revision that was to take over goes, and with it its state."""
+    """The serving revision goes on; the revision that was to take over goes, and with it its state."""
     serves = system.get("dataflow", "nations")["status"]
     spec = system.get("dataflow", "nations")["spec"]
     system.dataflow("nations", NATIONS, index=KEY)
@@ -148,7 +148,7 @@ def test_a_subscribe_to_an_edited_view_reports_the_edit_and_can_be_resumed(syste
 
 
 def counted(system: System, at: int, *statuses: str) -> Counter[Row]:
-    """How many orders there are of each status, or of these, off the Delta table: one row each."""
+    """The number of orders of each status, or of these, read from the Delta table: one row each."""
     total: Counter[str] = Counter()
     for row in system.contents("tpch", "orders", at).to_pylist():
         total[row["o_orderstatus"]] += row["__diff"]
@@ -170,7 +170,7 @@ def upper(system: System) -> int:
 
 
 def live(system: System) -> int:
-    """As the operator knows it."""
+    """The incarnation that lives, as the operator knows it."""
     return int(system.live_frontiers().get("located.located", {}).get("write", -1))
 
 

@@ -247,7 +247,7 @@ def test_a_request_that_waits_tells_its_place(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_place_is_the_order_in_which_requests_are_granted() -> None:
-    """Of random requests of several callers."""
+    """The requests are random, of several callers."""
     random = Random(1)
 
     async def play() -> None:

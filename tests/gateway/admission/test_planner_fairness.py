@@ -46,7 +46,7 @@ class Planner:
 
 
 def turns_of(at_once: int, waiting: int = 100, each: int = 50) -> FairQueue:
-    """As the planner's queue: one statement of each caller at a time."""
+    """The turns of the planner's queue: one statement of each caller at a time."""
     return FairQueue("statements", at_once, "wait", share=1, waiting=waiting, waiting_share=each)
 
 

@@ -61,7 +61,7 @@ def with_client(folder: Path, scenario: Callable[[PlannerClient, str], Awaitable
 
 
 def asked(folder: Path, planner: Planner, question: Callable[[PlannerClient], Awaitable[object]]) -> object:
-    """What comes of it at a planner that is there."""
+    """The outcome at a planner that is there."""
     answers = []
 
     async def scenario(asks: PlannerClient, address: str) -> None:
@@ -119,7 +119,7 @@ def test_planner_errors_that_no_wait_mends_are_returned_at_once(
     patience: float,
     question: Callable[[PlannerClient], Awaitable[object]],
 ) -> None:
-    """What a Dataflow needs is asked again by whoever reconciles it."""
+    """The reconciler of a Dataflow asks again for what it needs."""
     monkeypatch.setattr(client, "PATIENCE_SECONDS", patience)
     planner = Planner(code)
     with pytest.raises(PlannerUnavailable, match=f"the planner does not answer: {code.name}"):
@@ -165,6 +165,6 @@ def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:
 
 
 def test_a_question_that_takes_long_to_fail_is_of_the_same_absence() -> None:
-    """What counts is when it was asked: nobody has found the planner there since."""
+    """The moment of the question counts: nobody has found the planner there since."""
     away = Outage()
     assert [away.record(at, at + 7.0) for at in (0.0, 7.5, 15.0)] == [0.0, 7.5, 15.0]

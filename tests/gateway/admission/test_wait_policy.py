@@ -92,7 +92,7 @@ def told_of_the_table(instances: Fleet) -> None:
 
 
 def test_a_relation_of_which_nothing_is_reported_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a restart of the operator, whose replicas are connected before they report frontiers."""
+    """The case comes after a restart of the operator, whose replicas are connected before they report frontiers."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
     instances = fleet()
@@ -166,7 +166,7 @@ def test_a_strict_query_waits_where_the_replica_dies_while_it_reads(monkeypatch:
 
 
 def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is complete is not known while nobody says so: the wait for a time begins when somebody does."""
+    """Nobody knows the complete times while no replica reports them: the wait for a time begins when somebody does."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", float("inf"))
@@ -232,7 +232,7 @@ def test_a_vain_wait_for_a_replica_frees_its_slot(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_query_past_its_time_limit_is_ended() -> None:
-    """As if its asker had gone; what ends in time, or fails, is not touched."""
+    """The query ends as if its client had gone; one that ends in time, or fails, is not touched."""
     gone = []
 
     async def compute(seconds: float) -> str:
@@ -258,8 +258,8 @@ def test_a_query_past_its_time_limit_is_ended() -> None:
 
 
 def test_must_statements_that_wait_for_a_replica_leave_calls_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each caller so many may wait, outside the room and before they come to it; who waits for a time is not one of
-    them. Those who wait keep their places until they go on."""
+    """So many statements of each caller may wait, outside of the memory and before they get it; one that waits for a
+    time does not count. Waiting ones keep their places until they go on."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
 

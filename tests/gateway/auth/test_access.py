@@ -67,7 +67,7 @@ async def see_rows(at: Authenticator, *of: Parent, token: str = "annes") -> None
 
 
 def test_the_operators_own_token_opens_everything_and_needs_no_review() -> None:
-    """As long as it is the right one."""
+    """The token opens everything as long as it is the right one."""
     server = ApiServer()
     run(see_rows(authenticator(server), VIEW, SOURCE, token="own"))
     assert server.asked == []
@@ -129,7 +129,7 @@ def test_seeing_status_is_not_seeing_rows() -> None:
 
 
 def test_changing_files_is_a_right_of_its_own() -> None:
-    """Of one DataSource: to edit it is another right."""
+    """The right is for one DataSource: to edit it is another right."""
     for right in ("update datasources flights in namespace ns", "update datasources/files other in namespace ns"):
         with pytest.raises(Forbidden, match="anne may not update datasources/files flights in namespace ns"):
             run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
@@ -147,7 +147,7 @@ def test_deleting_tables_is_a_right_of_its_own() -> None:
 
 
 def test_making_copies_is_a_right_of_its_own() -> None:
-    """Of a namespace: whoever may read rows may not fill its storage with them."""
+    """The right is for a namespace: a reader of rows may not fill its storage with them."""
     for right in ("get dataflows/data delays in namespace ns", "create dataflows/copies in namespace other"):
         with pytest.raises(Forbidden, match="anne may not create dataflows/copies in namespace ns"):
             run(run(authenticator(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
@@ -156,7 +156,7 @@ def test_making_copies_is_a_right_of_its_own() -> None:
 
 
 def test_answers_of_the_api_server_are_cached_for_a_while() -> None:
-    """So a right that is taken away ends within seconds."""
+    """A right that is taken away ends within seconds."""
     clock, server = Clock(), ApiServer("get dataflows/data delays in namespace ns")
     at = authenticator(server, clock)
     for _ in range(3):

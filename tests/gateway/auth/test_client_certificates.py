@@ -107,7 +107,7 @@ class Place:
         )
 
     async def asks(self, found: dict[str, str], shown: Pair | None, *, token: str | None = None) -> str:
-        """How a call ends, at the address for certificates."""
+        """The end of a call at the address for certificates."""
         pair = (shown.key, shown.certificate) if shown else (None, None)
         credentials = grpc.ssl_channel_credentials(CLUSTER.pair.certificate, *pair)
         metadata = (("authorization", f"Bearer {token}"),) if token else ()
@@ -210,7 +210,7 @@ def test_a_foreign_client_certificate_opens_nothing(place: Place) -> None:
 
 
 def test_an_authority_that_is_renewed_holds_from_the_next_connection_on(place: Place) -> None:
-    """Nobody tells the operator. What cannot be read meanwhile changes nothing."""
+    """Nobody tells the operator. A file that cannot be read meanwhile changes nothing."""
 
     async def scenario() -> None:
         async with place.gateway(ClientAuthority(place.authority)) as found:

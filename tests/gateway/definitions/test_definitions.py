@@ -299,7 +299,7 @@ def test_create_waits_for_an_object_of_its_name_that_goes(run: Callable[..., Non
 
 @pytest.mark.cluster
 def test_waiting_ends_with_the_conditions_of_this_generation(run: Callable[..., None]) -> None:
-    """Those of an earlier one mean nothing; a reason that stays ends it with the condition's text."""
+    """Conditions of an earlier generation mean nothing; a reason that stays ends it with the condition's text."""
 
     async def scenario(place: Place) -> None:
         key = Key(DATAFLOWS, place.namespace, "v")

@@ -400,7 +400,7 @@ class Book:
 
 @pytest.mark.cluster
 def test_no_table_is_added_whose_name_may_have_rows(run: Callable[..., None], unpinned: None) -> None:
-    """What an earlier version of the operator stored of the DataSource cannot be read, for example."""
+    """The stored state of the DataSource, by an earlier version of the operator, may be unreadable, for example."""
 
     async def scenario(place: Place) -> None:
         made = await place.kube.create(DATA_SOURCES, place.namespace, of_tables("shop", "orders"))

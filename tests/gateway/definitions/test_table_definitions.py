@@ -315,7 +315,7 @@ def source(namespace: str, uid: str, *tables: str, name: str = "orders") -> Sour
 
 
 def test_the_name_alone_is_that_of_the_one_of_its_name_or_of_the_only_one() -> None:
-    """Of DataSources and Dataflows, for reading and for writing."""
+    """The rule holds for DataSources and Dataflows, for reading and for writing."""
     for parent, names, alone in (
         ("shop", ["orders", "lines"], None),
         ("shop", ["lines", "shop"], "shop"),

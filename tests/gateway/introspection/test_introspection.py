@@ -159,7 +159,7 @@ def test_lags_are_sampled_of_readable_collections_and_forgotten_with_them() -> N
 
 
 def shown_rows(relation: str, fleet: Fleet, wanted: ColumnFilter = NO_FILTER) -> list[tuple[str | None, ...]]:
-    """What is in it, of an instance whose Dataflows nobody knows by name."""
+    """The rows of the relation, of an instance whose Dataflows nobody knows by name."""
     context = cast(ReconcileContext, SimpleNamespace(registry=Registry(), fleet=fleet))
     found = relation_rows(context, "ns", GlobalId(relation), wanted)
     assert found is not None
@@ -167,7 +167,7 @@ def shown_rows(relation: str, fleet: Fleet, wanted: ColumnFilter = NO_FILTER) ->
 
 
 def test_operators_are_listed_once_while_they_hydrate_and_then_with_their_state() -> None:
-    """Of a dataflow of two exports, both of which say how far it is."""
+    """The dataflow has two exports, which both report its progress."""
     made = fleet()
     instance = made.get("ns", "default")
     assert instance is not None
@@ -325,7 +325,7 @@ def test_the_reference_has_every_relation_with_its_columns() -> None:
 
 
 def test_files_are_listed_as_their_ingester_reported_them() -> None:
-    """Of each source of the namespace; NULL where nothing is known."""
+    """The relation has the files of each source of the namespace; NULL where nothing is known."""
     registered, key = Registry(), Key(DATA_SOURCES, "ns", "drop")
     listed = (
         SourceFile("t", "2.csv", 8, "refused", "SCHEMA_MISMATCH", 1, 0, Time(5)),

@@ -1,4 +1,5 @@
-"""What the operator sends to sources of kind introspection: all rows of a namespace, at each tick, after any error."""
+"""The contents that the operator sends to sources of kind introspection: all rows of a namespace, at each tick, after
+any error."""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ def test_each_relation_is_read_or_comes_from_replicas() -> None:
 
 
 def test_the_manifest_takes_the_relations_that_the_operator_knows() -> None:
-    """As the CustomResourceDefinition lists them."""
+    """The CustomResourceDefinition lists the same relations."""
     crd = yaml.safe_load((CHECKOUT / "crds" / "datasources.yaml").read_text())
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     assert spec["introspection"]["properties"]["relations"]["items"]["enum"] == list(TABLES)
@@ -188,7 +189,7 @@ class Ingesting(compute_pb2_grpc.ComputeServicer):
 
 
 def test_crash_of_calls_the_feed_goes_on_and_ends_with_the_ingestion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sends nothing while nothing is ingested, nor while another operator may lead. What is refused is told as an
+    """It sends nothing while nothing is ingested, nor while another operator may lead. A refusal is reported as an
     obstacle."""
     for name in ("LOOK_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(feed, name, 0.01)

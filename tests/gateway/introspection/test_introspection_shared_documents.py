@@ -33,7 +33,7 @@ class EventLoop:
         await asyncio.sleep(0)
 
     def get(self, *wanted: tuple[str, tuple[str, ...], int]) -> list[SharedDocument]:
-        """What sources get that come at the same moment."""
+        """The documents of sources that come at the same moment."""
 
         async def scenario() -> list[SharedDocument]:
             shared = SharedDocuments(context(), lambda: self.seconds, self.sleep)

@@ -102,7 +102,7 @@ def delete(storage: Storage, table: str, uid: str = "", instance: str = "") -> s
 
 
 def test_a_listing_has_the_maker_and_the_state_of_each_table() -> None:
-    """Of every page; tables that objects have are left out."""
+    """The listing has every page; tables that objects have are left out."""
     own = dataflow("d", rev("d", 1, view=2)).active
     assert own is not None
     (view,) = [s.sink.shard for s in own.revision.description.sink_exports]  # type: ignore[union-attr]
@@ -152,7 +152,7 @@ def test_the_relation_has_all_tables_or_none(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_deletion_is_stored_before_it_is_begun() -> None:
-    """As a tombstone of its own, with the id that the table has; twice is once."""
+    """The deletion is a tombstone of its own, with the id that the table has; twice is once."""
     storage = Storage(listed("x/v/v1"))
     assert delete(storage, "x/v/v1") == f"{ROOT}/x/v/v1"
     assert delete(storage, "x/v/v1", instance="default") == f"{ROOT}/x/v/v1"

@@ -85,7 +85,7 @@ class Asked(Edited):
         await self.marks.catch_up(self.state, Dataflow.parse(self.body(SQL)).meta)
 
     def tell_input(self) -> None:
-        """As a replica tells of s.a, which its source holds."""
+        """Report s.a, which its source holds, as a replica does."""
         since, upper = self.read
         told = DescribedShard(INPUT, True, at(upper), at(since), WriterTerm(1))
         self.running.shards.register(INPUT, "/data/s.a")
@@ -98,7 +98,7 @@ class Asked(Edited):
         note_ends(self.running, self.state)
 
     async def dry(self) -> str:
-        """What the dry replan says."""
+        """The answer of the dry replan."""
         self.tell_input()
         self.harness.cache.put(self.state.key, self.body(SQL))
         admission = PlannerAdmission(planner_queue())
@@ -109,7 +109,7 @@ class Asked(Edited):
         return next(iter(plan.notes), "the same" if same else "another")
 
     async def real(self) -> str:
-        """What a reconcile does with the annotation, in the words of the dry replan."""
+        """The outcome of a reconcile with the annotation, in the words of the dry replan."""
         self.annotations[REPLAN] = "2026-01-01"
         dataflow = Dataflow.parse(self.body(SQL))
         ask(self.state, digest=spec_digest(dataflow))

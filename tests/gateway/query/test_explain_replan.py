@@ -1,4 +1,5 @@
-"""What `explain` says of a Dataflow whose row counts are no longer true, and the plan that `replan` would give it."""
+"""The lines of `explain` for a Dataflow whose row counts are no longer true, and the plan that `replan` would give
+it."""
 
 from __future__ import annotations
 

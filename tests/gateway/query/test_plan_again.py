@@ -82,7 +82,7 @@ def test_a_statement_over_a_view_that_goes_while_it_is_planned_is_refused_as_if_
 
 
 class Changes(Exception):
-    """What the second attempt raises."""
+    """The error of the second attempt."""
 
 
 @pytest.mark.parametrize("way", ["query", "subscribe", "copy"])
@@ -111,7 +111,8 @@ def test_each_way_to_read_plans_again(way: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_relation_that_changes_at_each_attempt_is_told_in_the_end(
     rights: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After as many plans as there are pauses, and one. Who may not list objects learns of no name."""
+    """The query is refused after as many plans as there are pauses, and one. A caller who may not list objects learns
+    of no name."""
     monkeypatch.setattr(again, "PAUSES_SECONDS", (0.0, 0.0))
     plans = 0
 

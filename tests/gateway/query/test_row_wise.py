@@ -1,4 +1,4 @@
-"""What may be read with --skip-errors: rows that stay right without those in error."""
+"""The relations that may be read with --skip-errors: rows that stay right without those in error."""
 
 from __future__ import annotations
 

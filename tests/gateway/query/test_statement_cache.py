@@ -194,7 +194,7 @@ def test_each_instance_has_meanings_of_its_own() -> None:
 
 
 def test_a_refusal_is_not_remembered() -> None:
-    """What it was refused for may be mended in a way that no name shows."""
+    """The cause of the refusal may be mended in a way that no name shows."""
     planner = Planner()
     made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
     assert ask(made, "what", "what") == [REFUSED, REFUSED]

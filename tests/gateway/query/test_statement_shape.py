@@ -45,7 +45,7 @@ def test_literals_that_are_compared_with_names_are_parameters(sql: str, kinds: s
     ],
 )
 def test_other_types_and_other_equalities_are_other_shapes(one: str, other: str) -> None:
-    """Of the literals: their plans may differ in more."""
+    """Literals of another type make another statement: the plans may differ in more."""
     assert StatementShape.of(one).text != StatementShape.of(other).text
 
 
@@ -98,7 +98,7 @@ def test_other_literals_stay_as_they_are(sql: str) -> None:
 def test_parameters_of_postgresqls_dialect_are_literals_and_casts(
     sql: str, kinds: str, values: tuple[str, ...]
 ) -> None:
-    """As tidemark-pgwire writes them. A name is in double quotes there."""
+    """The statements are written as tidemark-pgwire writes them. A name is in double quotes there."""
     shape = StatementShape.of(sql, POSTGRES)
     assert (shape.kinds, shape.values) == (kinds, values)
 
@@ -150,7 +150,7 @@ def test_no_text_is_too_odd(text: str) -> None:
 
 
 def test_parameters_that_were_equal_twice_have_no_template_yet() -> None:
-    """Which of them a literal of the plan is from, is not known; a third statement may tell."""
+    """Nobody knows which of them a literal of the plan is from; a third statement may tell."""
 
     def learnt(one: tuple[int, int], other: tuple[int, int]) -> PlanTemplate[Any] | None:
         shapes = [StatementShape.of(EQUAL.format(*values), POSTGRES) for values in (one, other)]

@@ -1,4 +1,4 @@
-"""Why a relation is not further: the way from it to the input, replica or condition that holds it back."""
+"""The reason why a relation is not further: the way from it to the input, replica or condition that holds it back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reason(name: str, *seen: RelationSnapshot) -> tuple[str, str]:
 
 
 def test_the_slowest_input_is_the_reason_where_the_view_has_all_of_it() -> None:
-    """Of two inputs, and through a view between."""
+    """The relation has two inputs, and a view between."""
     seen = [
         table("s.fast", 200),
         table("s.slow", 100),
@@ -128,7 +128,7 @@ HOURLY = RefreshSchedule(3_600_000, Time(600_000), (Time(5_000_000),))
 def test_a_view_that_is_refreshed_says_when(
     schedule: RefreshSchedule, write: int, read: int, message: str, replica_says: str
 ) -> None:
-    """That its replica has not read on means nothing, unless the table is behind."""
+    """A replica that has not read on means nothing, unless the table is behind."""
     upper = write if "everything" in message else write + 300_000
     on = ReplicaSnapshot("r1", at(read), at(read), at(write), True)
     seen = RelationSnapshot("v.v", "materializedView", at(write), ("s.t",), (on,), refresh=schedule)

@@ -175,7 +175,7 @@ class Served:
         return answer.decode()
 
     async def subscription(self) -> Subscription:
-        """Of the only subscribe, once it runs."""
+        """The subscription of the only subscribe, once it runs."""
         await until(lambda: self.running.clients.subscribes == 1)
         ((_, subscription),) = self.running.clients._subscriptions.values()
         return subscription

@@ -36,7 +36,7 @@ class Answers:
 
 
 def paused(monkeypatch: pytest.MonkeyPatch, *answers: Body | ApiError | None) -> list[float]:
-    """How long it waits after each of these."""
+    """The pause after each of these."""
     pauses = list[float]()
 
     async def sleep(seconds: float) -> None:
@@ -65,7 +65,7 @@ def test_must_a_service_that_is_gone_is_looked_for_ever_more_rarely(
 def test_another_reason_is_said_and_a_success_ends_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is new is for somebody to see; after a success the next failure is new."""
+    """A new reason is for somebody to see; after a success the next failure is new."""
     refused = ApiError(403, "may not")
     with caplog.at_level(logging.WARNING):
         pauses = paused(monkeypatch, None, refused, refused, SLICE, None)

@@ -47,7 +47,7 @@ def ask(
     action: str = RELEASE,
     pinned: IngestionDescription | None = TWO_TABLES,
 ) -> tuple[Key, str, str, str]:
-    """What is stored for a request about this file."""
+    """The stored request about this file."""
     registry, asked = Registry(), sources or Sources()
     report = IngestionStatus(GlobalId("uid"), "running", files=(SourceFile("b", "known.csv", 1, "read"),))
     registry.put_source(SourceState(KEY, "uid", "default", pinned=pinned, report=report))

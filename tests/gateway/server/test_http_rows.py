@@ -54,7 +54,7 @@ def rows(ingester: Ingester) -> HttpRows:
 
 
 def served(ingester: Ingester, calls: Any, material: Material | None = None) -> Any:
-    """What `calls(session, url)` returns while HTTP is served."""
+    """The result of `calls(session, url)` while HTTP is served."""
 
     async def scenario() -> Any:
         certified = None if material is None else lambda: material
@@ -179,7 +179,7 @@ class Ticking(Ingester):
 
 @pytest.mark.parametrize("length", [2, 3])
 def test_crash_a_client_that_goes_once_its_body_is_complete_has_written(length: int) -> None:
-    """Such as a webhook that waits for no tick. What is not complete is not written."""
+    """The client is a webhook, say, that waits for no tick. An incomplete body is not written."""
 
     async def scenario() -> Any:
         ingester, limits = Ticking(), GatewayLimits()

@@ -91,7 +91,7 @@ def test_a_stream_has_so_many_queries_and_others_are_refused_one_by_one() -> Non
 
 
 def test_a_client_that_reads_nothing_is_not_listened_to() -> None:
-    """What waits for it is bounded by the pieces of one message."""
+    """The bytes that wait for it are bounded by the pieces of one message."""
 
     async def story(stream: Stream) -> None:
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
@@ -136,7 +136,7 @@ def test_pieces_of_canceled_queries_are_bounded() -> None:
 
 
 def test_long_failures_fit_their_messages() -> None:
-    """Of many queries at once, in any characters."""
+    """The failures are of many queries at once, in any characters."""
     text = "\ud800" + "ä" * 200_000
 
     async def story(stream: Stream) -> None:

@@ -119,7 +119,7 @@ def test_a_lost_call_is_to_be_repeated_with_its_key_alone(code: grpc.StatusCode)
 def test_each_operation_of_a_call_needs_its_right(
     operation: str, sections: tuple[str, ...], error: type[Exception]
 ) -> None:
-    """Of a caller who may insert. An older replica would do the operation of a call, and leave its sections out."""
+    """The caller may insert. An older replica would do the operation of a call, and leave its sections out."""
     target = WriteTarget(
         "ns", "shop", "orders", operation, "csv", "k", sections=tuple(WriteSection(name, 4) for name in sections)
     )

@@ -85,7 +85,7 @@ def _asked(*_: object) -> Any:
 def test_a_list_of_tables_is_looked_at_before_its_tables(
     tables: Written, names: list[str], text: str, sqlstate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As finding them takes time of all callers."""
+    """The search for them takes time of all callers."""
 
     monkeypatch.setattr(Inserts, "_resolve", _asked)
     asked = header("k", tables=[pb.WriteTable(table=name, operation="insert", size=1) for name in names])

@@ -83,7 +83,7 @@ def test_a_dropped_idle_subscriber_gets_the_time_to_resume(
 
 
 def test_a_batch_read_late_counts_as_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that going on tells nothing twice."""
+    """A client that goes on gets nothing twice."""
     monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 60.0)
 
     async def story() -> None:

@@ -36,8 +36,8 @@ def instance(harness: OperatorHarness, name: str, spec: dict[str, Any], namespac
 def told(
     harness: OperatorHarness, namespace: str, published_by: str = "", asked_from: str = "", online: str = ""
 ) -> str:
-    """Why /lake/spent/more waits, asked from `asked_from`, where a tombstone of the namespace lists /lake/spent.
-    `online`: an instance of the namespace with a replica."""
+    """The reason why /lake/spent/more waits, asked from `asked_from`, where a tombstone of the namespace lists
+    /lake/spent. `online`: an instance of the namespace with a replica."""
     buried = Buried("/lake/spent")
     buried.spaces = [namespace]
     buried.bodies[0]["metadata"]["namespace"] = namespace

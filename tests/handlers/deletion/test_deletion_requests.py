@@ -22,7 +22,7 @@ OLD = 2 * LATE_MS
 
 @dataclass
 class Instance:
-    """What of an instance is asked."""
+    """The part of an instance that is asked."""
 
     replicas: Sequence[ReplicaId]
     online: list[ReplicaId]
@@ -47,7 +47,7 @@ class Instance:
 
 
 def ask(deletions: DeletionRequests, instance: Instance, now: int) -> tuple[list[ReplicaId], bool]:
-    """Who is asked then, and whether the table is gone."""
+    """The replicas that are asked then, and whether the table is gone."""
     instance.asked.clear()
     left = deletions.ask(cast(RunningInstance, cast(Any, instance)), [TABLE], now)
     return sorted(instance.asked), not left

@@ -30,7 +30,7 @@ class Surroundings:
         self.may_answer: asyncio.Event | None = None
 
     def operator(self) -> UpstreamRelease:
-        """As one that begins now."""
+        """An operator that begins now."""
         return UpstreamRelease(cast(Any, self), lambda: self.now)
 
     def running(self, namespace: str, name: str) -> Any:

@@ -46,7 +46,7 @@ class Writing:
         self.stored.append((key, status))
 
     def deaths(self) -> list[list[str]]:
-        """Of d, as they were written."""
+        """The deaths of d, as they were written."""
         suspects = [status["suspects"] for key, status in self.stored if key == D]
         return [[death["replica"] for s in some for death in s["deaths"]] for some in suspects]
 
@@ -79,7 +79,7 @@ class Occupying:
 
 
 def slots(writing: Writing) -> HydrationSlots:
-    """Of a Dataflow d, on two replicas whose processes i1 were hydrating it."""
+    """The slots of a Dataflow d, on two replicas whose processes i1 were hydrating it."""
     cache, registry = Cache(), Registry()
     registry.put_dataflow(dataflow("d", rev("d", 1)))
     for name in (R1, R2):
@@ -144,7 +144,7 @@ def test_blame_that_comes_while_some_is_written_is_written_before_the_next_recor
 
 
 def test_blame_that_cannot_be_written_keeps_no_other_from_hydrating() -> None:
-    """That the API server will never take; or that of another namespace, where the operator may write nothing."""
+    """The API server never takes the blame; or it is of another namespace, where the operator may write nothing."""
 
     async def scenario() -> None:
         writing, running = Writing(), Occupying()

@@ -26,7 +26,7 @@ __all__ = ["play"]
 
 
 class Recording(Listening):
-    """What the operator does: who is let in is written down, and who ran out of memory is blamed."""
+    """Does what the operator does: records the dataflows that are let in, and blames those that ran out of memory."""
 
     def __init__(self, of: HydrationSlots) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Recording(Listening):
 def test_a_slot_granted_again_before_its_loss_was_recorded_is_scheduled(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands written is true again, so nothing is left to write."""
+    """The record is true again, so nothing is left to write."""
     monkeypatch.setattr("tidemark_operator.handlers.hydration.hydration_slots.RETRY_SECONDS", 0.0)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:

@@ -67,7 +67,7 @@ def test_a_full_list_reports_new_deleted_and_changed_objects() -> None:
 
 
 def test_a_list_does_not_undo_the_events_of_a_concurrent_watch() -> None:
-    """What was deleted stays so, what was created stays, and what was changed is as new as anybody knows."""
+    """Deleted objects stay deleted, created ones stay, and changed ones are as new as anybody knows."""
     cache = Cache()
     for name in ("deleted", "changed", "gone"):
         cache.put(key_of(DATAFLOWS, body(1, name)), body(1, name))

@@ -66,7 +66,7 @@ def test_a_query_without_inputs_is_answered_as_of_now() -> None:
 def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
     write: Frontier, as_of: int | None, message: str
 ) -> None:
-    """So that the user knows what to ask for instead."""
+    """The user learns which time to ask for instead."""
     with pytest.raises(NoCompleteTime if "has no" in message else TimeNotReadable, match=message):
         choose_time(readable(40, write), TimeRequest(as_of))
 

@@ -32,7 +32,7 @@ from tidemark_operator.kube.client import DATAFLOWS
 def test_an_unreadable_resource_goes_on_with_its_last_spec(
     instance: dict[str, Any] | None, replica: dict[str, Any] | None, kept: bool
 ) -> None:
-    """Its process, and its connection. What is deleted or suspended ends. A new operator knows as much."""
+    """Its process goes on, and its connection. A deleted or suspended one ends. A new operator knows as much."""
 
     async def scenario() -> None:
         before, after = OperatorHarness(), OperatorHarness()

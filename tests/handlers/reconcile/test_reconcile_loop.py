@@ -25,7 +25,7 @@ def flow(number: int) -> Key:
 
 
 def test_must_waiting_objects_are_reconciled_each_minute() -> None:
-    """Those with a plan that serves, or with tables, have their turn; nobody else heals what waits."""
+    """Objects with a plan that serves, or with tables, have their turn; nobody else heals what waits."""
     harness = OperatorHarness()
     count, asked = 3 * MIN_BATCH, list[Key]()
     bodies = [dataflow({}, flow(n).name, uid=f"u-{n}") for n in range(count)]

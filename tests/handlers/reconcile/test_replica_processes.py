@@ -123,7 +123,7 @@ def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves:
 
 
 def test_an_old_shape_that_has_told_something_has_its_minute_again() -> None:
-    """What else it has comes with what it tells first, or soon after."""
+    """Its further indexes come with its first report, or soon after."""
     old = state(unheard_since_ms=1)
     old.greeted(NOTHING, 5_000)
     assert (old.unheard_since_ms, old.first_greeted_ms) == (1, 5_000)

@@ -83,7 +83,7 @@ def test_adopted_tables_keep_everything_at_first() -> None:
 
 
 def test_dataflows_hear_of_tables_that_are_known_now() -> None:
-    """Of adopted ones no first data would tell."""
+    """First data would not tell of adopted ones."""
 
     async def scenario() -> None:
         harness, woken = OperatorHarness(), list[Key]()

@@ -46,7 +46,7 @@ class Reported:
 )
 @pytest.mark.parametrize("name", ["totals", "view-totals"])
 def test_must_rows_of_exports_reach_the_planner(name: str, reports: tuple[str, ...], rows: int | None) -> None:
-    """Those of indexes and of materialized views, as those of tables do."""
+    """The planner gets row counts of indexes and of materialized views, as it gets those of tables."""
     known = registry()
     read_as = add_dataflow(known, name, shards=("s.a",))
     counts = export_counts(known.dataflows("ns"), Reported(**{name: reports}))

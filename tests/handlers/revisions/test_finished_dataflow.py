@@ -51,7 +51,7 @@ class Reports(InstanceHarness):
         self.running = Running(self.instance, lambda _: None)
 
     def reconcile(self, report: DataflowState) -> str:
-        """What keeps the report from being installed."""
+        """The obstacle that keeps the report from being installed."""
         obstacle = install(self.running, Registry(), report)  # type: ignore[arg-type]
         return obstacle.message if obstacle else ""
 
@@ -94,8 +94,8 @@ def test_a_dataflow_finished_by_its_inputs_has_not_ended() -> None:
 
 
 def test_it_is_installed_without_the_index_that_it_was_computed_from() -> None:
-    """That was made anew, or is suspended. No replica is told of it, whatever it says of the table: none could compute
-    it. What is not over waits."""
+    """The index was made anew, or is suspended. No replica is told of it, whatever it says of the table: none could
+    compute it. What is not over waits."""
     harness, unfinished, one = Reports(), Reports(at(350)), serving(report())
     for each in (harness, unfinished):
         each.instance.drop("ns/d")

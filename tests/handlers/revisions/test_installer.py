@@ -38,7 +38,7 @@ class Exporting(InstanceHarness):
 
     @property
     def table_since(self) -> Frontier | None:
-        """How far the table may be compacted by now."""
+        """The since of the table by now."""
         shard = self.shards.get(INPUT)
         assert shard is not None
         return shard.allowed_since(NOW)

@@ -78,7 +78,7 @@ def test_an_edit_keeps_the_row_counts_of_what_was_read() -> None:
 
 
 def test_an_edit_that_was_given_up_keeps_no_row_counts() -> None:
-    """What it read beside the active revision has a new count when it is read again."""
+    """Its inputs beside the active revision have a new count when it is read again."""
 
     async def scenario() -> None:
         edited, _ = counted()

@@ -131,7 +131,7 @@ def test_a_dataflow_that_gave_way_learns_when_the_planner_is_free(monkeypatch: p
 def test_must_a_dataflow_that_waits_to_be_planned_is_not_reconciled_with_each_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a thousand that wait each would be looked at a thousand times. It is when it itself changes."""
+    """Each of a thousand that wait would be looked at a thousand times. One is looked at when it itself changes."""
     monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
 
     async def scenario() -> None:

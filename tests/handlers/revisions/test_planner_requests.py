@@ -38,7 +38,7 @@ SYNTAX = Refused((Diagnostic("SYNTAX", "mismatched input", line=1, column=8, wor
 
 @pytest.mark.parametrize("reported", [PLANNED, SYNTAX])
 def test_the_same_question_is_asked_once(reported: Planned | Refused) -> None:
-    """Until the text, or what its names mean, is another."""
+    """The question is another when the text, or the meaning of its names, is."""
     answer = remember(FLOW, reported, Q, None, 0)
 
     assert must_send(None, Q, 0)

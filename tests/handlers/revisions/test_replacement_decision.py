@@ -96,7 +96,7 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
 
 @pytest.mark.parametrize(("state", "others", "decision"), [d[1:] for d in DECISIONS], ids=[d[0] for d in DECISIONS])
 def test_which_revision_is_wanted(state: DataflowState, others: list[DataflowState], decision: Decision) -> None:
-    """Of the spec as it is, and of what others are about to replace."""
+    """The wanted revision follows from the spec, and from what others are about to replace."""
     assert decide(state, [state, *others]) == decision
 
 

@@ -64,7 +64,7 @@ class Storage:
 def test_the_version_that_a_revision_is_given(
     before: WrittenShard | None, pending: WrittenShard | None, there: tuple[int, ...], given: int
 ) -> None:
-    """That of what serves, or one that nobody was ever given."""
+    """The version is that of the serving revision, or one that nobody ever had."""
     shard = asyncio.run(view_shard(PLACE, EXPORT, before, Storage(*there).look, [pending] if pending else []))
     assert version_of(shard) == given
 

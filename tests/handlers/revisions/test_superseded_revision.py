@@ -61,7 +61,7 @@ def tell(context: Reports, term: int, upper: Frontier = EMPTY) -> None:
 
 
 def known(context: Reports, one: DataflowState) -> DataflowState:
-    """What is known of it at a reconcile."""
+    """The state that a reconcile knows."""
     note_ends(context.running, one)  # type: ignore[arg-type]
     return one
 
@@ -71,7 +71,8 @@ def known(context: Reports, one: DataflowState) -> DataflowState:
 def test_an_active_revision_is_replaced_if_its_predecessor_finished_the_table(
     until: int | None, term: int, replaced: bool
 ) -> None:
-    """As it took over: what stands there is of the old SQL. Where it has finished the table itself, that is all."""
+    """The active revision took over: the rows there are of the old SQL. Where it has finished the table itself, that is
+    all."""
     serves = state("report", revision(view(until), 2))
     one = known(finished(term), serves)
 
@@ -99,7 +100,7 @@ def test_a_pending_revision_is_replaced_if_its_table_is_finished(upper: Frontier
 
 
 def test_one_that_is_to_write_the_next_version_is_not_outrun() -> None:
-    """Of the revision that was replaced for it, the table stays as it is."""
+    """The table of the revision that it replaces stays as it is."""
     coming = view(400)
     (export,) = coming.sink_exports
     assert isinstance(export.sink, MaterializedViewSink)
@@ -112,7 +113,7 @@ def test_one_that_is_to_write_the_next_version_is_not_outrun() -> None:
 
 
 def test_an_adopted_table_that_is_finished_is_kept() -> None:
-    """As the revision says, which found it so."""
+    """The revision, which found it finished, says so."""
     ended = state("report", revision(view(400), 1, kept=(TABLE,)))
     meanwhile = state("report", revision(view(400), 1))
     for adopts in (ended, meanwhile):

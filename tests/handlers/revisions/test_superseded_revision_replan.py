@@ -125,7 +125,7 @@ class Edited:
         return other
 
     async def revise(self, sql: str, *, reported: bool = True) -> None:
-        """As a reconcile does, with what a replica has told of its tables, or before any has."""
+        """Revise as a reconcile does, after a replica has reported its tables, or before any has."""
         dataflow = Dataflow.parse(self.body(sql))
         ask(self.state, digest=spec_digest(dataflow))
         if reported:

@@ -43,7 +43,7 @@ R1, R2 = ReplicaId("r1"), ReplicaId("r2")
 
 
 class Stored:
-    """What is written into the status."""
+    """The part of the status that is written."""
 
     async def store(self, *_: object) -> None: ...
 

@@ -43,7 +43,7 @@ class Stored:
 
 
 def of_two_servers(source: SourceSpec) -> Iterator[Address]:
-    """As a kind with servers would have it: the seed is the last number of the address."""
+    """The addresses of a kind with servers: the seed is the last number of the address."""
     assert isinstance(source, TpchSource)
     yield address("10.0.0.1", 5432)
     yield address(f"10.0.0.{source.seed}", 5432)

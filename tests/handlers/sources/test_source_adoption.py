@@ -74,7 +74,7 @@ class Unreadable(Kept):
 def reconciled(
     folder: Path, buried: Sequence[str] = (), kept: Kept | None = None, found: SourceTable | None = None, **spec: Any
 ) -> tuple[Kept, dict[str, str]]:
-    """What is stored after a DataSource of this spec was looked at, and the reasons of its conditions."""
+    """The document that is stored after a DataSource of this spec was looked at, and the reasons of its conditions."""
     kept = kept or Kept()
 
     async def scenario() -> tuple[Kept, dict[str, str]]:

@@ -65,7 +65,7 @@ def ask(maps: ConfigMaps, source: SourceSpec) -> tuple[str, list[SourceSpec]]:
 
 
 def test_a_replica_is_given_the_texts() -> None:
-    """Of values and of keys; each ConfigMap is read once."""
+    """A replica gets the texts of values and of keys; each ConfigMap is read once."""
     maps = ConfigMaps(schemas={"order.avsc": SCHEMA, "key.avsc": '"long"'})
     key, given = replace(IN_MAP, key="key.avsc"), KafkaSchema(SCHEMA)
     error, (asked,) = ask(maps, topics(IN_MAP, given, key_schema=key))

@@ -72,7 +72,7 @@ def test_a_source_that_fails_is_inspected_with_growing_pauses(monkeypatch: pytes
 
 
 def test_inspections_that_hang_leave_workers_to_others() -> None:
-    """As many sources as there are workers, and more, of folders that do not answer. When they do, the others
+    """The folders of as many sources as there are workers, and more, do not answer. When they do, the others
     have their turn at once."""
 
     async def scenario() -> None:

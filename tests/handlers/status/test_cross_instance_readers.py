@@ -49,7 +49,7 @@ class Followed(OperatorHarness):
 
     @property
     def told(self) -> list[str]:
-        """What subscribes have ended with."""
+        """The messages with which subscribes ended."""
         return [str(notice.batch.error) for notice in self.notices if isinstance(notice, SubscribeAdvanced)]
 
     @property
@@ -75,7 +75,7 @@ def test_a_table_is_replaced_by_an_edit() -> None:
 
 
 def test_an_edit_keeps_its_table() -> None:
-    """Who follows it is told of more."""
+    """Its followers are told of more."""
     context, state = Followed(), dataflow("d", rev("d", 1, view=1), rev("d", 2, view=1))
     context.install(state)
     promote(context.fleet.book("ns"), state)

@@ -31,7 +31,8 @@ def process(shape: str, workers: Workers | None) -> Observation:
 def conditions(
     *observed: Observation, refused: str = "", online: bool = True, status: dict[str, Any] | None = None
 ) -> dict[str, str]:
-    """Of a replica whose processes all answer; the shape `refused` says that its executors are. `status`: so far."""
+    """The conditions of a replica whose processes all answer; the shape `refused` says that its executors are.
+    `status`: so far."""
     core = Instance(ShardBook())
     if refused:
         core.replica_problems.record(replica_id("r1", refused), "executors", QUOTA)
@@ -51,7 +52,8 @@ def conditions(
 
 
 def test_executors_that_are_refused_are_told_in_the_words_of_the_api_server() -> None:
-    """What the replica says of them; a pod that is there and does not run says more, and is told first."""
+    """The condition has the replica's report of them; a pod that is there and does not run says more, and is told
+    first."""
     reported = conditions(process("a", Workers(2, 1)), refused="a")
     assert reported["ExecutorsReady"] == f"False/QuotaExceeded: 1 of 2 executors run: {QUOTA['message']}"
     assert reported["Online"].startswith("True/")
@@ -72,7 +74,7 @@ def test_a_shape_without_executors_does_not_take_over_and_reports_the_reason() -
 
 
 def test_an_ended_process_is_reported_with_its_hydrating_dataflows_and_the_remedy() -> None:
-    """Of that very shape: one that was not there is not named."""
+    """The hydrations are of that very shape: one that was not there is not named."""
     ended = Observation(Phase.BACKING_OFF, "a", "a-0", restarts=2, last_exit=Exit(137, 0, "OOMKilled"), shape="a")
     names = ("huge", "wide", "next", "last")
     record = {"incarnation": "1", "dataflows": [{"dataflow": name, "revision": f"{name}-1"} for name in names]}

@@ -22,7 +22,7 @@ from tidemark_replica.storage.files.source import FilesIngestion
 
 
 def test_counters_of_files_are_all_shown() -> None:
-    """As the ingester of this release names them."""
+    """The counters have the names that the ingester of this release gives."""
     counters = dict(FilesIngestion(FilesSource(()), None).counters())  # type: ignore[arg-type]
     assert _files(counters) == FileCounters(0, 0, 0, 0)
 
@@ -32,7 +32,7 @@ def test_counters_of_files_are_all_shown() -> None:
 
 
 def test_an_error_in_a_view_is_told_with_its_place() -> None:
-    """Which file or expression to look at, and how many more there are."""
+    """The condition says which file or expression to look at, and how many more there are."""
     assert _first_error({"errors": "1", "code": "SCHEMA_MISMATCH", "expression": "x.csv"}) == "SCHEMA_MISMATCH in x.csv"
     assert _first_error({"errors": "3", "code": "DIVIDE_BY_ZERO"}) == "DIVIDE_BY_ZERO, and 2 more"
 
@@ -49,7 +49,8 @@ def vars_of(counters: FileCounters | None) -> list[int]:
 
 
 def test_errors_of_a_dataflow_without_a_replica_are_the_last_reported() -> None:
-    """A finished table holds what it held, and nobody tells of its errors. Those of another revision are not its."""
+    """A finished table holds what it held, and nobody tells of its errors. The errors of another revision do not
+    count."""
     revision = DataflowRevision(DATAFLOW, (), (), DATAFLOW.plan_digest, 1, "")
     state = DataflowState(
         Key(DATAFLOWS, "ns", "d"), "u", "default", revisions=RevisionSet(ActiveRevision("d-r2", 2, 1, "", revision))

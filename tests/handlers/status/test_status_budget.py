@@ -25,7 +25,7 @@ def test_must_an_object_is_written_at_most_every_five_seconds() -> None:
 
 
 def test_must_all_objects_together_are_written_ten_times_a_second() -> None:
-    """Of a thousand that move all the time; each gets its turn, the longest waiting first."""
+    """A thousand objects move all the time; each gets its turn, the longest waiting first."""
     budget: StatusBudget[int] = StatusBudget(0.0)
     objects = list(range(1000))
     written = [key for second in range(120) for key in write(budget, objects, float(second))]

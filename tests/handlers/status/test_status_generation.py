@@ -48,7 +48,7 @@ def test_the_refusal_of_the_spec_before_is_not_of_an_edit() -> None:
 
 
 def test_an_object_that_is_created_anew_has_no_status_of_its_predecessor() -> None:
-    """Until it is reconciled."""
+    """The object has no status until it is reconciled."""
 
     def scenario(reading: Reading) -> None:
         state = dataflow("b", rev("b", 1, imports=["a/i/1"], tables=()))

@@ -84,8 +84,7 @@ def envelope(*row: Mapping[str, Any], connector: str = "postgresql", table: str 
 
 
 def body(schema: Mapping[str, Any], event: Event) -> bytes:
-    """An event without a frame. What JSON has and the schema does not is left out; what the schema has and JSON does
-    not is empty."""
+    """An event without a frame. Members that the schema lacks are left out; those that JSON lacks are empty."""
     row = schema["fields"][0]["type"][1]
     rows = {name: None if event.get(name) is None else _filled(row, event[name]) for name in ("before", "after")}
     return written(schema, _filled(schema, {**event, **rows}))

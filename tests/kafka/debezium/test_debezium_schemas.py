@@ -76,7 +76,8 @@ def test_a_column_that_goes_is_null(pinned: Field) -> None:
 
 @pytest.mark.parametrize("pinned", [FIVE, FIVE_OR_NULL])
 def test_rows_before_a_column_with_a_default_have_the_default(pinned: Field) -> None:
-    """As upstream, where ALTER TABLE ADD COLUMN writes no events of the rows that are there."""
+    """The rows have the default, as upstream, where ALTER TABLE ADD COLUMN writes no events of the rows that are
+    there."""
     assert rows_of((ID, pinned), [((ID,), {"id": 1}), ((ID, pinned), {"id": 2, "v": 7})]) == [(1, 5), (2, 7)]
 
 

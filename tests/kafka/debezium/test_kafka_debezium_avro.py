@@ -53,7 +53,7 @@ COLUMNS = tuple(
 )
 FIRST = envelope(*FIELDS)
 MORE = envelope(*FIELDS[:5], {"name": "more", "type": "int"}, *FIELDS[5:])
-"""What a connector writes once the table upstream has another column."""
+"""The schema that a connector writes once the table upstream has another column."""
 EPOCH = datetime(1970, 1, 1)
 Values = dict[str, Any]
 """A row, with values of Python."""

@@ -1,5 +1,5 @@
-"""Which change events of Debezium came again, by their places in the logs of databases: never one that is new. JSON and
-Avro say the same of each event."""
+"""The change events of Debezium that came again, by their places in the logs of databases: never one that is new. JSON
+and Avro say the same of each event."""
 
 from __future__ import annotations
 

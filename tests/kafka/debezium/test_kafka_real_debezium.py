@@ -117,7 +117,7 @@ def test_crash_everything_between_two_databases(tmp_path: Path, seed: int) -> No
 
 
 def until_streaming(kafka: Broker, server: Postgres) -> None:
-    """Until a transaction that was committed after the snapshot is in Kafka."""
+    """Wait until a transaction that was committed after the snapshot is in Kafka."""
     database = Database(server, "shop")
 
     def streams() -> bool:

@@ -43,7 +43,7 @@ def worker(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 class AvroMirror(Mirror):
-    """As Mirror, by Avro. `settings`: of the connector, instead of those that the guide advises for JSON."""
+    """A Mirror by Avro. `settings`: of the connector, instead of those that the guide advises for JSON."""
 
     def __init__(
         self,

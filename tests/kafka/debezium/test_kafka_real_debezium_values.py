@@ -93,7 +93,7 @@ SHOWN_AS = {
     "tm": "to_char({0}, 'HH24:MI:SS.US') || 'Z'",
     "iv": "(extract(epoch from {0}) * 1000000)::bigint",
 }
-"""What the table has, as SQL says it; the others are as they are."""
+"""The texts that SQL gives of the table; the others are as they are."""
 
 
 @pytest.fixture(scope="module")

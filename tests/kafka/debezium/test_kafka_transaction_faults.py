@@ -106,7 +106,8 @@ def bound_undecided(kafka: Broker, run: Run, shop: Shop, refused: bool) -> None:
 def test_a_batch_that_failed_comes_behind_the_binding(
     kafka: Broker, tmp_path: Path, on_gap: str, remembered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a transaction that was undecided: its events are not taken for repeats, whichever process reads them."""
+    """The batch has a transaction that was undecided: its events are not taken for repeats, whichever process reads
+    them."""
     monkeypatch.setattr(undecided, "BYTES_MAX", 200 if remembered else 0)
     reason = "TransactionIncomplete" if remembered else "TransactionUnclear"
     text = "had not come when it was bound" if remembered else "too many to remember"
@@ -195,7 +196,8 @@ def test_an_undecided_transaction_comes_again_after_partitions_were_added(kafka:
 
 
 def test_an_undecided_transaction_comes_again_behind_its_binding(kafka: Broker, tmp_path: Path) -> None:
-    """As a whole: it is left out, by the same process, with new clients, and by another one."""
+    """The transaction comes again as a whole: it is left out, by the same process, with new clients, and by another
+    one."""
     shop = Shop(kafka)
     with Run(tmp_path, shop.spec("orders")) as run:
         joined(run)
@@ -259,7 +261,7 @@ def test_another_process_begins_within_the_first_transaction(
 
 
 def test_begin_that_comes_after_the_events(kafka: Broker, tmp_path: Path) -> None:
-    """Of the first transaction of a connector, as tables begin: its events do not tell the commit before."""
+    """The case is the first transaction of a connector, as tables begin: its events do not tell the commit before."""
     shop = Shop(kafka)
     shop.commit(("orders", 1, "a"), ("items", 1, "a"))
     shop.connector.queue(3)

@@ -284,7 +284,7 @@ def test_an_empty_transaction(kafka: Broker, tmp_path: Path) -> None:
 
 
 def test_events_of_no_transaction_are_taken_as_they_come(kafka: Broker, tmp_path: Path) -> None:
-    """Those of a snapshot beside a transaction that is open, in another partition."""
+    """The events are of a snapshot beside a transaction that is open, in another partition."""
     shop = Shop(kafka)
     with Run(tmp_path, shop.spec()) as run:
         joined(run)

@@ -1,4 +1,4 @@
-"""What bindings remember of transactions that were bound undecided: which events come again, and which are late."""
+"""The record in bindings of transactions that were bound undecided: it tells events that come again, and late ones."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_a_registry_that_is_away_leaves_no_part_of_a_time(kafka: Broker, server:
 
 
 def test_a_schema_that_the_registry_refuses_stops_by_name(kafka: Broker, server: Registry, tmp_path: Path) -> None:
-    """Until the subject's compatibility takes it: then it is a new version."""
+    """The sink goes on once the subject's compatibility takes the schema: then it is a new version."""
     view, sink, decode = View(tmp_path), avro(kafka, server), reader(server)
     subject = f"{sink.topic}-value"
     server.register(subject, {"type": "record", "name": "Value", "fields": [{"name": "k", "type": "string"}]})
@@ -172,7 +172,7 @@ def test_a_schema_that_the_registry_refuses_stops_by_name(kafka: Broker, server:
 
 
 def test_other_columns_are_a_new_version_of_the_subject(kafka: Broker, server: Registry, tmp_path: Path) -> None:
-    """As after an edit of the SQL, once the topics were deleted: a column that comes is compatible."""
+    """The SQL was edited, and the topics were deleted: a column that comes is compatible."""
     sink = avro(kafka, server)
     subject = f"{sink.topic}-value"
     field = {"name": "k", "type": ["null", "long"], "default": None}

@@ -19,7 +19,7 @@ from tidemark_replica.storage.kafka.values.json_values import JsonValues
 DAY = datetime.date(2020, 2, 3)
 NUMBERS = list(UNAVAILABLE.encode())
 UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
-"""What Debezium writes in place of a uuid[] that an update did not change."""
+"""The text that Debezium writes in place of a uuid[] that an update did not change."""
 
 
 def read(type: str, *values: Any, name: str = "v") -> list[Any]:

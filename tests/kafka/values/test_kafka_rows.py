@@ -72,7 +72,8 @@ def test_values_as_they_are(kafka: Broker, tmp_path: Path, format: str, type: Sq
 
 
 def test_the_first_rows_are_told_in_percent(kafka: Broker, tmp_path: Path) -> None:
-    """Of the offsets that there were as the table began. An ingester that goes on with a table does not know them."""
+    """The percentage is of the offsets that there were as the table began. An ingester that goes on with a table does
+    not know them."""
     topic, told = new_topic(kafka), list[int | None]()
     produce(kafka, topic, *({"id": i, "name": "x" * 100} for i in range(100)))
     spec = spec_of(kafka, KafkaTable("t", topic, "json", COLUMNS[:1]), max_bytes_per_tick=2_000)

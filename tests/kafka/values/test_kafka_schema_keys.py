@@ -72,7 +72,7 @@ def avro_keys(server: Registry) -> tuple[KafkaSchema, dict[str, Write]]:
 
 
 def protobuf_keys(server: Registry) -> tuple[KafkaSchema, dict[str, Write]]:
-    """As `avro_keys`. The message is the second one of its file."""
+    """Protobuf's keys, as in `avro_keys`. The message is the second one of its file."""
     file = descriptor_pb2.FileDescriptorProto(name="k.proto", syntax="proto3")
     file.message_type.add(name="First").field.add(name="n", number=1, type=5, label=1)
     key = file.message_type.add(name="Key")
@@ -112,7 +112,7 @@ def test_oracle_keys_of_several_writers(
     tables = table, replace(table, name="d", on_bad_record="deadLetter")
     spec = pinned(spec_of(kafka, *tables, registry=server.url, max_bytes_per_tick=2000))
     meant: list[tuple[int, Key | None, str | None]] = []
-    """Of each record its partition, its key (None where that is malformed), and its value."""
+    """The records: for each its partition, its key (None where that is malformed), and its value."""
     run, writer = Run(tmp_path, spec), producer(kafka)
     for at in range(8):
         server.status = 503 if at == 3 else 0

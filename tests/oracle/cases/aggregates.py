@@ -1,4 +1,4 @@
-"""Aggregates, grouping sets, orders and limits from SQL. What Spark leaves open (ties, orders) is pinned down here."""
+"""Aggregates, grouping sets, orders and limits from SQL. The queries pin down what Spark leaves open (ties, orders)."""
 
 from __future__ import annotations
 

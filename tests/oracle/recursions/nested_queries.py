@@ -63,7 +63,7 @@ SELECT n, q FROM far"""
 
 
 def divided(edges: Rows) -> Rows | None:
-    """As closure from 1, with quotients of some edges; an error if one of them divides by nothing."""
+    """The closure from 1, with quotients of some edges; an error if one of them divides by nothing."""
 
     def step(x: set[tuple[int, int]]) -> set[tuple[int, int]]:
         near: set[int] = fixpoint(
@@ -90,7 +90,7 @@ def sibling(edges: Rows) -> Rows | None:
 
 
 def sibling_on_a_way(edges: Rows) -> Rows | None:
-    """As `sibling`, from all that edges of more than 3 reach."""
+    """The rows of `sibling`, from all that edges of more than 3 reach."""
     found: set[int] = fixpoint(lambda x: {1} | x | {b for a, b, w in edges if a in x and (w or 0) > 3}, set())
     return None if any(a in found and w == 2 for a, _, w in edges) else Counter((n,) for n in found)
 

@@ -204,7 +204,7 @@ def read_index(
 
 
 def from_time(updates: Updates, time: int) -> Updates:
-    """What is seen from a time on: contents there, and later updates."""
+    """The updates that are seen from a time on: contents there, and later updates."""
     advanced: Updates = Counter()
     for (row, error, at), diff in updates.items():
         advanced[row, error, max(at, time)] += diff

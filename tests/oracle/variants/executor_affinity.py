@@ -74,7 +74,7 @@ def at_home(spark: Any, folder: Path) -> None:
 
 
 def lost(spark: Any, folder: Path) -> None:
-    """Who was at home elsewhere sees nothing of it; the others go on, and open what they need once."""
+    """Dataflows at home elsewhere see nothing of it; the others go on, and open what they need once."""
     with _members(spark, folder) as (of, affinity, members, bounds, expected):
         first, second, third, *more = bounds
         processes: dict[str, int] = {}
@@ -169,7 +169,7 @@ def _met(folder: Path, rows: Iterable[int]) -> None:
 
 
 def _executor_of(pid: int) -> tuple[str, int]:
-    """Of the executor that a process has come from: its id, and its own process."""
+    """The executor that a process has come from: its id, and its own process."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     if "--executor-id" in words:
         return words[words.index("--executor-id") + 1], pid

@@ -29,8 +29,8 @@ _PLACES = {Source: "reading", IndexSource: "index", LoopVariable: "feedback"}
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, where, and how often; each time leaves a file in `folder`, with the pid. Nothing happens before
-    there is the folder."""
+    """A fault: its kind, place and number of times. Each time leaves a file in `folder`, with the pid. Nothing happens
+    before there is the folder."""
 
     folder: Path
     where: str
@@ -49,7 +49,7 @@ class Fault:
                 time.sleep(0.05)
 
     def end(self) -> None:
-        """What hangs goes on."""
+        """A hanging process goes on."""
         self._go.touch()
 
     @property

@@ -1,6 +1,6 @@
 """A harness without Spark jobs: fragments that need no Catalyst run in this process, a hundred times as many a second.
 
-What a Spark job computes is what the same trees compute here; that Spark runs them rightly is for the other tests.
+The results of a Spark job are what the same trees compute here; that Spark runs them rightly is for the other tests.
 
 InProcessRunner    one attempt of each fragment
 InPieces           rows in another order, few at a time

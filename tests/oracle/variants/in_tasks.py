@@ -32,7 +32,7 @@ class InTasks(InProcessRunner):
         return complete_report(work.description.parent, pipelines_of(stage), work.label, exchange_policy.tasks)
 
     def _computed(self, frame: StageFrame, work: FragmentRun, tasks: int) -> list[list[Any]]:
-        """What each task yields."""
+        """The rows that each task yields."""
         return [
             self._task(frame, work, TaskShare(n, tasks), fed) for n, fed in enumerate(self._fed(frame, work, tasks))
         ]
@@ -47,7 +47,7 @@ class InTasks(InProcessRunner):
         return yielded
 
     def _fed(self, frame: StageFrame, work: FragmentRun, tasks: int) -> list[list[Any]]:
-        """What each task is given."""
+        """The rows that each task gets."""
         fed: list[list[Any]] = [[] for _ in range(tasks)]
         for input in frame.inputs:
             assert isinstance(input, ExchangeFrame), "nothing here needs Catalyst"

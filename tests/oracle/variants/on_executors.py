@@ -87,7 +87,7 @@ def survive(spark: Any, folder: Path) -> None:
 
 
 def exchange(where: str, spark: Any, folder: Path) -> None:
-    """What Spark answers as a batch, at every frontier."""
+    """Compare with Spark's answer as a batch, at every frontier."""
     oracle, case = Oracle(spark), named("join and reduce")
     history = random_history(case.tables, 11, times=9, changes=60)
     small, large, end = history.times[1] + 1, history.times[-2] + 1, history.last + 1
@@ -108,7 +108,7 @@ def exchange(where: str, spark: Any, folder: Path) -> None:
 
 
 def asked(spark: Any, folder: Path) -> None:
-    """Of two that are killed one comes back where one is asked for, and the other when two are."""
+    """Two are killed. One comes back where one is asked for, and the other when two are."""
     backend = spark.sparkContext._jsc.sc()
     until(lambda: backend.getExecutorIds().size() == 2)
     request_executors(spark, 1)
@@ -143,7 +143,7 @@ def run_and_kill(of: DataflowHarness, dataflow: RenderedDataflow, upper: int, fa
 
 
 def check_files(made: DataflowHarness) -> None:
-    """What the lost attempt wrote is in no manifest, and a sweep takes it away."""
+    """The files of the lost attempt are in no manifest, and a sweep takes them away."""
     named = {file for manifest in made.store.arrangements() for file in manifest.files}
     made.store.sweep(())
     left = {str(p.relative_to(made.store.directory)) for p in made.store.directory.glob("*/*") if p.is_file()}

@@ -44,7 +44,7 @@ class WrongStage(Stage):
 
 
 def forgets_retractions(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
-    """What goes is not taken out."""
+    """The mistake: retractions are not taken out."""
     for batch in updates:
         yield batch.filter(pa.array(diffs(batch) > 0)) if isinstance(tree, Source) else batch
 
@@ -97,7 +97,7 @@ def answers_at_the_end(stage: WrongStage, tree: Pipeline, updates: Iterator[Upda
 
 
 def joins_one_side_only(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
-    """What is new on the right is arranged, but meets nothing."""
+    """The mistake: new rows on the right are arranged, but meet nothing."""
     for batch in updates:
         if isinstance(tree, JoinKernel) and not stage.hydrates:
             batch = batch.slice(0, batch.num_rows // 2)
@@ -124,7 +124,7 @@ def takes_null_for_a_value(stage: WrongStage, tree: Pipeline, updates: Iterator[
 
 
 def reads_a_spool_once(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
-    """Of several readers of one stream only the first gets it."""
+    """The mistake: only the first of several readers of one stream gets it."""
     if not isinstance(tree, ReadSpool):
         yield from updates
 

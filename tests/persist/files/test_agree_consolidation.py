@@ -99,6 +99,6 @@ def test_floats_are_told_apart_by_their_bits() -> None:
 
 
 def test_advance_moves_earlier_times_to_the_since_and_no_others() -> None:
-    """What a reader at the since cannot tell apart."""
+    """A reader at the since cannot tell the times apart."""
     updates = pa.table({TIME: [1, 5, 9], DIFF: [1, 1, 1]})
     assert advance(updates, 5).column(TIME).to_pylist() == [5, 5, 9]

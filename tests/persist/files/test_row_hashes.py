@@ -132,7 +132,7 @@ def test_slices_do_not_change_hashes(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("type", [pa.string(), pa.binary(), pa.list_(pa.string())])
 def test_long_texts_differ_in_each_byte_and_in_length(type: pa.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more than a piece, beside short ones and NULL; pieces that are equal or change places."""
+    """The texts have more than a piece, beside short ones and NULL; pieces that are equal or change places."""
     monkeypatch.setattr(row_hashes, "PIECE_BYTES", 16)
     texts = ["", "a", *("x" * count for count in range(14, 50)), "y" * 16 + "x" * 33, "x" * 16 + "y" * 16 + "x" * 17]
     texts += ["x" * at + "z" + "x" * (48 - at) for at in range(49)] + [

@@ -36,7 +36,7 @@ def shard(place: Place) -> Shard:
 
 
 def staged(shard: Shard, rows: object = ROWS) -> StagedFile:
-    """As a worker does it."""
+    """Stage the file as a worker does."""
     file = write_staged(shard.location, rows)
     assert file is not None
     return file
@@ -92,7 +92,7 @@ def test_staging_many_batches_keeps_bounds_over_all(shard: Shard) -> None:
 
 
 def test_staging_rows_that_do_not_fit_fails_in_the_worker(shard: Shard) -> None:
-    """As early as possible, and without leaving half a file behind as if it were whole."""
+    """The staging fails as early as possible, and leaves no half a file that looks whole."""
     with pytest.raises(InvalidBatch):
         write_staged(shard.location, [ROWS, ROWS.set_column(4, "__diff", pa.nulls(2, pa.int64()))])
 

@@ -82,7 +82,7 @@ def read(shard: ShardReader) -> dict[Row, int]:
 
 @dataclass
 class Follower:
-    """What a dataflow does: the contents at a time, and then the updates alone. Begins anew where it is told."""
+    """Reads as a dataflow does: the contents at a time, and then the updates alone. Begins anew where it is told."""
 
     shard: ShardReader
     kept: Counter[Row] = field(default_factory=Counter)
@@ -309,7 +309,7 @@ def test_an_entry_with_a_deletion_vector_is_another_program_s(tmp_path: Path) ->
 
 @pytest.mark.parametrize("by_new_handle", [False, True])
 def test_deletion_vectors_are_refused_until_they_are_purged(tmp_path: Path, by_new_handle: bool) -> None:
-    """As Spark writes them: DELETE, and REORG, whose commit changes no rows."""
+    """Spark writes them by DELETE, and REORG, whose commit changes no rows."""
     location = tmp_path / "t"
     writer = opened(location)
     append(writer, ("a", 1), ("b", 2))

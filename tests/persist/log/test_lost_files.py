@@ -37,7 +37,7 @@ def correct(shard: Shard, *rows: tuple[object, ...], lost: frozenset[str]) -> Ap
 
 
 def test_a_lost_file_is_told_and_corrected_in_one_commit(place: Place) -> None:
-    """Until the commit reads fail by name; after it no time before it can be read, and a handle that had read the file
+    """Reads fail by name until the commit; after it no time before it can be read, and a handle that had read the file
     before is told."""
     writer = opened(place.location)
     append(writer, ("a", 1))

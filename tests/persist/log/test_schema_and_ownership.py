@@ -228,7 +228,7 @@ def _write(shard: Shard, name: str) -> None:
 def test_a_deletion_that_takes_too_long_is_gone_on_with_by_the_next(
     monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
-    """So that who has asked somebody else meanwhile knows when it has ended."""
+    """The caller, who has asked another replica meanwhile, learns when it has ended."""
     _write(create_or_open(place.location, COLUMNS, shard_id="s"), "a")
     with monkeypatch.context() as patch:
         patch.setattr(deletion, "SECONDS_MAX", -1.0)

@@ -38,7 +38,7 @@ def fill(shard: Shard, ticks: int, tidy: bool = False) -> None:
 
 
 def run_all(shard: Shard) -> None:
-    """What is due now."""
+    """Run all tasks that are due now."""
     for work in shard.maintenance_due():
         shard.run_maintenance(work)
 
@@ -101,7 +101,7 @@ def test_compaction_of_a_run_of_several_files_counts_it_as_one() -> None:
 
 @pytest.mark.parametrize("rows_in_memory", [1, 7, 1_000_000])
 def test_compaction_consolidates_up_to_the_since(place: Place, rows_in_memory: int) -> None:
-    """What cancelled out before the since is gone; times after it are untouched."""
+    """Updates that cancelled out before the since are gone; times after it are untouched."""
     shard = open_at(place, MaintenancePolicy())
     fill(shard, 20)
     files = tuple(shard._log.state.files())
@@ -128,7 +128,7 @@ def test_compaction_keeps_insertions_and_retractions_in_row_groups_of_their_own(
 
 @pytest.mark.parametrize("type", [pa.string(), pa.list_(pa.int64())])
 def test_compaction_puts_rows_with_the_same_first_column_side_by_side(place: Place, type: pa.DataType) -> None:
-    """So statistics rule out row groups; a nested column has none, and only times are in order."""
+    """Statistics then rule out row groups; a nested column has none, and only times are in order."""
     schema = pa.schema([("k", type)])
     shard = create_or_open(place.location, schema, shard_id="s", policy=MaintenancePolicy())
     keys = [str(i % 10) if pa.types.is_string(type) else [i % 10] for i in range(100)]

@@ -49,7 +49,7 @@ def test_vacuum_deletes_files_removed_a_grace_period_ago(place: Place, monkeypat
 
 
 def test_vacuum_waits_for_leases_of_older_versions_only(place: Place) -> None:
-    """What a leased version refers to stays readable; the release lets it go."""
+    """Files of a leased version stay readable; the release lets it go."""
     shard, reader = open_at(place, NO_WAIT), open_at(place, NO_WAIT)
     fill(shard, 4)
     with reader.lease():

@@ -48,15 +48,15 @@ class Middleman:
         self._ask("meet", kind, *faults)
 
     def left(self) -> int:
-        """How many faults nobody has met yet."""
+        """The number of faults that nobody has met yet."""
         return int(self._ask("left"))
 
     def seen(self, kind: str) -> int:
-        """How many requests of this kind came."""
+        """The number of requests of this kind."""
         return int(self._ask("seen", kind))
 
     def release(self) -> int:
-        """What is stuck arrives; the server's status for it."""
+        """Let a stuck request through. Returns the server's status for it."""
         return int(self._ask("release"))
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ def _error(code: str) -> bytes:
 
 
 class _Faults:
-    """What is still to be met, and what is stuck."""
+    """The faults still to be met, and the requests that are stuck."""
 
     def __init__(self) -> None:
         self._lock, self._kind, self._next = Lock(), "", deque[str]()
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _ask(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Reply:
-        """What the server says."""
+        """The server's answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.upstream, timeout=BOUND_SECONDS)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
@@ -194,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main(upstream: int) -> None:
-    """Until nobody gives commands any more."""
+    """Run until nobody gives commands any more."""
     _Handler.faults, _Handler.upstream = _Faults(), upstream
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     Thread(target=server.serve_forever, daemon=True).start()

@@ -20,7 +20,7 @@ ROWS, LATER = batch([(("a", 1), 3, 1)]), batch([(("a", 1), 7, 1)])
 
 
 def mount(folder: Path, version: str, settings: Mapping[str, str]) -> None:
-    """As a kubelet does: the files in a folder of their own, and then one link is moved."""
+    """Mount as a kubelet does: the files in a folder of their own, and then one link is moved."""
     (folder / f"..{version}").mkdir(parents=True)
     for name, value in settings.items():
         (folder / f"..{version}" / name).write_text(value)
@@ -52,7 +52,7 @@ def test_a_folder_without_links_does_too(folder: Path) -> None:
 
 
 def test_without_the_variable_the_environment_alone_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As before."""
+    """The environment alone counts, as before."""
     monkeypatch.delenv(mounted_settings.VARIABLE, raising=False)
     assert mounted_settings.read_mounted() == mounted_settings.MountedSettings()
 

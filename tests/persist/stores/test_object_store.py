@@ -75,7 +75,7 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_credentials_are_a_storage_error_that_repeats_none_of_them(s3: S3Server, name: str) -> None:
-    """Of a real server's answer."""
+    """The error is of a real server's answer."""
     options = {**s3.environ, **WRONG[name]}
     with pytest.raises(StorageError) as refused:
         create_or_open(s3.location("denied"), COLUMNS, shard_id="s", storage_options=options)
@@ -93,12 +93,13 @@ def test_bucket_that_is_not_there_is_no_shard_to_readers_and_an_error_to_writers
 
 
 def test_a_location_is_shown_without_its_options(s3: S3Server) -> None:
-    """As in an error, a log, a debugger."""
+    """An error, a log or a debugger shows it."""
     assert s3.secret_key not in repr(Storage.at(s3.location("x"), s3.environ))
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the longer one came as many bytes as the shorter had; what stays unreadable is told."""
+    """The first read got as many bytes of the longer file as the shorter had; a file that stays unreadable is an
+    error."""
     answers = [b'{"paths": ["a', b'{"paths": ["a", "b"]}']
     storage = Storage("/nowhere")
     monkeypatch.setattr(Storage, "read", lambda *_: answers.pop(0) if len(answers) > 1 else answers[0])
@@ -122,7 +123,7 @@ def test_a_setting_that_delta_rs_panics_at_is_a_storage_error(
 
 
 class PanicException(BaseException):
-    """As Rust's are called, and as little an `Exception`."""
+    """A panic of Rust's, by its name; it is no `Exception` either."""
 
 
 @pytest.mark.parametrize(("at", "has_settings"), [("s3://bucket/x", True), ("/somewhere/x", False)])

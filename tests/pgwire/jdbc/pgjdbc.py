@@ -42,8 +42,8 @@ def _make(folder: Path) -> None:
 
 
 def checks(password: str, *servers: tuple[str, str]) -> list[dict[str, str]]:
-    """What the program found at each server, by the name of the check. `servers`: the URL, and a query that does not
-    end by itself."""
+    """The results of the program at each server, by the name of the check. `servers`: the URL, and a query that does
+    not end by itself."""
     command = [*_JAVA, "-cp", f"{install()}/*", str(PROGRAM), *(argument for server in servers for argument in server)]
     environment = {**os.environ, "PGPASSWORD": password}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=BOUND, check=False)

@@ -140,7 +140,7 @@ def test_psycopg_sends_lists(server: Served, prepare: bool, placeholder: str) ->
 
 
 def test_a_list_in_binary_is_sent_for_a_parameter_that_is_cast(server: Served) -> None:
-    """As asyncpg does, which asks for the type first."""
+    """The client is asyncpg, say, which asks for the type first."""
     with Frames(server) as frames:
         frames.send(b"P", b"s\0SELECT a FROM s.a WHERE k = ANY ($1::int[])\0\0\0")
         frames.send(b"D", b"Ss\0")

@@ -1,4 +1,4 @@
-"""Which time counts as that of a client that sends nothing."""
+"""The time that counts as that of a client that sends nothing."""
 
 from __future__ import annotations
 

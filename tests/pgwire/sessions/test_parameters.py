@@ -202,7 +202,7 @@ def test_parameters_whose_place_tells_their_type() -> None:
 
 
 def test_a_number_is_sent_for_a_parameter_that_is_cast(server: Served) -> None:
-    """As asyncpg does, which sends a number where the server says that it wants one."""
+    """The client is asyncpg, say, which sends a number where the server says that it wants one."""
     with Frames(server) as frames:
         frames.send(b"P", b"s\0SELECT a FROM s.a WHERE a > $1::int AND b > $2\0\0\0")
         frames.send(b"D", b"Ss\0")
@@ -227,7 +227,7 @@ def test_a_limit_is_digits(server: Served) -> None:
 
 
 def test_a_statement_is_described_before_its_values_are_known(server: Served) -> None:
-    """As asyncpg and JDBC do: the types of parameters, then the columns, with nothing read."""
+    """Clients such as asyncpg and JDBC do so: the types of parameters, then the columns, with nothing read."""
     server.answers.read.clear()
     with Frames(server) as frames:
         frames.send(b"P", b"s\0SELECT a FROM s.a WHERE a = $1 AND b = $2 LIMIT $3\0\0\x01\0\0\0\x17")

@@ -85,7 +85,7 @@ def test_a_portal_that_was_canceled_is_not_complete(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changed", [SWAPPED, TEXTS], ids=["names", "types"])
 def test_rows_that_do_not_fit_their_description_are_refused(server: Served, changed: Rows) -> None:
-    """As after a change of the view: drivers know the columns by an earlier Describe, and prepare anew by the error."""
+    """The view has changed: drivers know the columns by an earlier Describe, and prepare anew by the error."""
     with Frames(server) as frames:
         server.says(lambda sql, dialect: INTEGERS)
         frames.send(b"P", b"s\0SELECT a.*, 1 + a FROM s.a\0\0\0")

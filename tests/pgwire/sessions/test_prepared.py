@@ -47,7 +47,7 @@ SCRIPTS = (
 
 
 def _ran(connection: psycopg.Connection[Any], script: tuple[str, ...]) -> list[tuple[object, ...]]:
-    """What each statement answers by a simple query, and by an extended one where the text is one statement."""
+    """The answers of each statement by a simple query, and by an extended one where the text is one statement."""
     found = list[tuple[object, ...]]()
     for text in script:
         found.append(_answers(connection, text))

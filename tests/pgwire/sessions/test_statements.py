@@ -202,7 +202,7 @@ def test_cursors_of_sql_and_of_psycopg(server: Served) -> None:
 
 
 def test_execute_with_a_limit_of_rows_suspends_the_portal(server: Served) -> None:
-    """As JDBC's fetch size does. libpq has no such call, so the frames are ours."""
+    """JDBC's fetch size does so. libpq has no such call, so the frames are ours."""
     server.says(lambda sql, dialect: MANY)
     with Frames(server) as frames:
         frames.send(b"P", b"\0SELECT a FROM s.a\0\0\0")

@@ -107,7 +107,7 @@ def test_times_without_a_zone_are_of_the_sessions(server: Served, zone: str, utc
 
 
 def test_a_time_in_binary_is_sent_for_a_parameter_that_is_cast(server: Served) -> None:
-    """As asyncpg does, which asks for the type first."""
+    """The client is asyncpg, say, which asks for the type first."""
     with Frames(server) as frames:
         frames.send(b"P", b"s\0SELECT a FROM s.a WHERE b >= $1::timestamptz\0\0\0")
         frames.send(b"D", b"Ss\0")

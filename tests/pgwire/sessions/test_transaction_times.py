@@ -1,4 +1,4 @@
-"""How long a transaction may last as a whole: 25P04, beside the limit of a client that sends nothing."""
+"""The time that a transaction may last as a whole: 25P04, beside the limit of a client that sends nothing."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_rows_wait_for_a_while_in_all_whatever_their_client_sends(
 
 
 def test_a_transaction_has_its_time(tmp_path: Path) -> None:
-    """Of its own setting: a block that waits, one that goes on, and a statement by itself. Between them no time
-    passes."""
+    """The limit has a setting of its own: it ends a block that waits, one that goes on, and a statement by itself.
+    Between them no time passes."""
     with written(tmp_path) as tables:
         server = tables.server
 

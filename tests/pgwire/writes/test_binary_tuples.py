@@ -73,7 +73,7 @@ def test_oracle_random_tuples(seed: int) -> None:
     ],
 )
 def test_fields_behind_few_places_are_skipped(columns: int, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As this takes a step for each place and column."""
+    """Another way reads them, as this one takes a step for each place and column."""
     steps, whole = 0, room._complete_tuples
 
     def counted(data: pa.Array, columns: int, begins: pa.Array) -> Any:

@@ -183,7 +183,7 @@ def test_psql_copies_a_file(tables: Written, tmp_path: Path) -> None:
 
 
 def test_a_dump_of_postgresql_is_taken(tables: Written) -> None:
-    """What COPY ... TO STDOUT gives is what COPY ... FROM STDIN takes, by the server's own rows."""
+    """The output of COPY ... TO STDOUT is taken by COPY ... FROM STDIN, by the server's own rows."""
     rows = [(1, "dump \\ \t\n\r,\"'"), (2, "dump"), (None, "dump é")]
     with tables.server.connect() as connection:
         for options in ("", "CSV", "DELIMITER ','", "CSV DELIMITER '|' NULL 'x'"):

@@ -290,7 +290,7 @@ def test_what_is_more_than_a_call_by_the_primary_key_is_refused(tables: Written,
 
 
 def test_a_statement_waits_for_a_table_that_starts(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that was created just now."""
+    """The table was created just now."""
     key, asked = Key(DATA_SOURCES, "ns", "shop"), list[str]()
 
     def known(where: Key) -> SourceState | None:
@@ -311,7 +311,7 @@ def test_a_statement_waits_for_a_table_that_starts(tables: Written, monkeypatch:
 def test_the_name_of_a_source_alone_is_that_of_one_table(
     tables: Written, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
-    """Of the table of its name among several, or of its only one, whatever its name is."""
+    """It means the table of its name among several, or its only one, whatever its name is."""
     source, alone = tables.server.registry.source, "orders" if len(names) > 1 else "sole"
 
     def known(where: Key) -> SourceState | None:
@@ -414,7 +414,7 @@ def test_each_statement_needs_its_own_right(tmp_path: Path) -> None:
 
 
 def test_a_delete_of_nothing_after_a_copy_in_one_message_has_a_number_of_its_own(tables: Written) -> None:
-    """As libpq sends both: the tag of the last statement is written at the end of the message."""
+    """The client is libpq, which sends both: the tag of the last statement is written at the end of the message."""
     with tables.server.connect() as connection:
         client = connection.pgconn
         client.send_query(b"COPY shop.orders FROM STDIN; DELETE FROM shop.orders WHERE id = NULL")

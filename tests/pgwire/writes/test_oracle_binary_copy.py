@@ -51,7 +51,7 @@ def _sent(connection: psycopg.Connection[Any], text: str) -> list[bytes]:
 
 def _both(postgres: psycopg.Connection[Any], ours: tuple[Served, psycopg.Connection[Any]], kinds: Sequence[str],
           rows: Sequence[tuple[Any, ...]]) -> tuple[list[bytes], list[bytes]]:  # fmt: skip
-    """What PostgreSQL and what Tidemark send of these rows."""
+    """The bytes that PostgreSQL and Tidemark send of these rows."""
     server, connection = ours
     listed = ", ".join(f"c{at} {KINDS[kind][2]}" for at, kind in enumerate(kinds))
     places = ", ".join(f"%s::{KINDS[kind][2]}" for kind in kinds)

@@ -1,4 +1,4 @@
-"""What COPY FROM takes in binary is what a real PostgreSQL takes: the rows of its own data, and of spoiled data."""
+"""COPY FROM takes in binary the same as a real PostgreSQL: the rows of its own data, and of spoiled data."""
 
 from __future__ import annotations
 

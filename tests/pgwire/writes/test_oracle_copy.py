@@ -1,4 +1,4 @@
-"""What COPY FROM takes is what a real PostgreSQL takes: the same rows of random data, or a refusal."""
+"""COPY FROM takes the same as a real PostgreSQL: the same rows of random data, or a refusal."""
 
 from __future__ import annotations
 

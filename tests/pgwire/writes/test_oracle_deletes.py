@@ -47,9 +47,9 @@ def test_random_statements(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("wide",), ("wide", "deep")])
 def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Of inserts, upserts, updates, deletes and savepoints, of one table and of two. A transaction is refused at its
-    end alone where a DELETE or UPDATE has said more rows than there were, or where a key is there already. No time has
-    half of one."""
+    """The transactions are of inserts, upserts, updates, deletes and savepoints, of one table and of two. A transaction
+    is refused at its end alone where a DELETE or UPDATE has said more rows than there were, or where a key is there
+    already. No time has half of one."""
     choice, committed, mixed, both = random.Random(SEED), 0, 0, 0
     states = [tuple([] for _ in names)]
     with (
@@ -100,7 +100,7 @@ def _tag(connection: psycopg.Connection[Any], text: str) -> str | None:
 
 
 def _refused(connection: psycopg.Connection[Any]) -> str:
-    """Why the transaction is refused at its end; empty: it is done."""
+    """The reason why the transaction is refused at its end; empty: it is done."""
     try:
         connection.execute("COMMIT")
     except (psycopg.errors.UniqueViolation, psycopg.errors.NoDataFound) as error:

@@ -45,7 +45,7 @@ def both(tables: Written) -> tuple[list[Any], list[Any]]:
 
 
 def headers(tables: Written) -> list[WriteHeader]:
-    """Those of the calls that come."""
+    """The headers of the calls that come."""
     found = list[WriteHeader]()
 
     def put(ingestion: str, header: WriteHeader, pieces: Any) -> Any:

@@ -54,7 +54,7 @@ def test_rows_are_found_by_their_key_and_keep_what_is_not_set(tables: Written, i
 
 
 def test_a_key_is_updated_several_times_in_a_transaction(tables: Written) -> None:
-    """As object mappers do: one call, whose last value stays; other statements find what is set, and a savepoint takes
+    """Object mappers do so: one call, whose last value stays; other statements find what is set, and a savepoint takes
     later ones back."""
     with tables.server.connect() as connection:
         with connection.transaction():

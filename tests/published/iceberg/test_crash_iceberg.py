@@ -43,7 +43,7 @@ def use(catalogue: RestCatalogue, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_destination(view: View, folder: Path, table: str) -> TableDestination:
-    """As a replica that has just started has it."""
+    """The destination of a replica that has just started."""
     location = str(folder / "published")
     metadata = ShardMetadata(ShardId("u1"), view.shard.location, (Column("k", BIGINT),))
     published = PublishedView(location, OWNER, 1, 24, iceberg=table)
@@ -135,7 +135,7 @@ def test_without_a_catalogue_the_delta_table_is_published(tmp_path: Path, monkey
 def test_an_edit_of_the_name_drops_the_table_of_before(
     iceberg_catalogue: RestCatalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So does one that takes `iceberg` away: that table's files would go with the next clean-ups."""
+    """An edit that takes `iceberg` away does so, too: that table's files would go with the next clean-ups."""
     use(iceberg_catalogue, monkeypatch)
     view, first, second = View(tmp_path, 10), new_name(), new_name()
     a_destination(view, tmp_path, first).publish(Time(view.step(5)), WriterTerm(1))

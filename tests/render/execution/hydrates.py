@@ -97,7 +97,7 @@ def check(dataflow: RenderedDataflow, of: Wide, time: int, begin: int) -> None:
 
 
 def limit_of(batches: Iterator[Any]) -> Iterator[Any]:
-    """What the system says to the worker."""
+    """The limit that the system gives the worker."""
     for _ in batches:
         yield pa.record_batch([pa.array([resource.getrlimit(resource.RLIMIT_DATA)[1]])], names=["limit"])
 

@@ -50,7 +50,7 @@ def of(tmp_path: Path) -> Iterator[DataflowHarness]:
 
 
 class Beside:
-    """What happens to merges: `jobs` were begun, and `fails` says what becomes of the next."""
+    """Records merges: `jobs` were begun, and `fails` says what becomes of the next."""
 
     def __init__(self) -> None:
         self.jobs, self.fails = 0, False
@@ -95,7 +95,7 @@ def on_disk(of: DataflowHarness) -> set[str]:
 
 
 def plain(tmp_path: Path) -> Updates:
-    """What the view's changes are."""
+    """The changes of the view."""
     with pytest.MonkeyPatch.context() as patch, in_process(tmp_path / "plain", TU, HISTORY) as of:
         patch.setattr(merge_policy, "STEP_ROWS", 1 << 30)
         dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
@@ -157,7 +157,7 @@ def test_only_merges_that_take_little_begin_where_there_is_little(
     much: int,
     marks: Any,
 ) -> None:
-    """Of all of them, where room is scarce, and of the least where there is none."""
+    """The limit counts for all of them where room is scarce, and for the least where there is none."""
     for module in ("store", "step"):
         monkeypatch.setattr(f"tidemark_replica.arrangement.{module}.LITTLE_BYTES", little)
         monkeypatch.setattr(f"tidemark_replica.arrangement.{module}.MUCH_BYTES", much)
@@ -316,7 +316,7 @@ def test_an_end_begins_no_merge_that_waits(of: DataflowHarness, beside: Beside) 
 
 @pytest.mark.spark
 def test_a_merge_beside_the_steps_is_a_spark_job(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is in a replica: the result takes the place of what was merged. It begins after the steps."""
+    """The merge is that of a replica: the result takes the place of what was merged. It begins after the steps."""
     job, steps_are_done = BackgroundMerges._job, threading.Event()
 
     def begins_late(merging: BackgroundMerges, order: Path) -> None:

@@ -47,7 +47,7 @@ def cut(plan: Plan, folder: Path, *, single_time: bool = True) -> StageFrame | N
 
 
 def dealing(folder: Path, attempt: int, slot: int, own: TaskShare, rows: list[Any]) -> list[Any]:
-    """What an attempt that deals these out, nine at a time, yields to Spark."""
+    """The rows that an attempt, which deals these out nine at a time, yields to Spark."""
     return list(ExchangeWriter(folder, attempt, slot, own, freely).write([updates(TYPES, rows)], (0,), chunk_rows=9))
 
 
@@ -124,7 +124,7 @@ def test_exchanged_rows_count_for_writer_and_reader(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_reported_by_the_writer_of_an_exchange(tmp_path: Path) -> None:
-    """As by whoever writes state."""
+    """Every writer of state reports it so."""
     (tmp_path / "slot0.1.exchange").symlink_to("/dev/full")
     with pytest.raises(DiskFull, match="give the replica more scratch"):
         dealing(tmp_path, 1, 0, TaskShare(), ROWS)

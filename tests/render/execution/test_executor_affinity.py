@@ -14,7 +14,7 @@ FIVE = [Executor(str(number)) for number in range(5)]
 
 
 def test_every_executor_has_its_share() -> None:
-    """Of 3,000 dataflows, 600 each but for chance."""
+    """Each has 600 of 3,000 dataflows, but for chance."""
     at = Counter(preferred_executor(name, FIVE) for name in NAMES)
     assert set(at) == set(FIVE)
     assert all(500 < members < 700 for members in at.values()), at
@@ -42,7 +42,7 @@ def test_one_that_comes_takes_from_the_others_and_no_other_moves() -> None:
 
 
 def test_without_executors_there_is_no_home() -> None:
-    """As long as none has come."""
+    """There is none until an executor has come."""
     assert preferred_executor("view", []) is None
 
 

@@ -44,7 +44,7 @@ def shard(tmp_path: Path) -> Shard:
 
 
 def rows(files: SmallFiles, parts: list[FilePart], read: Read) -> list[tuple[object, ...]]:
-    """What comes of the parts, in any order."""
+    """The rows of the parts, in any order."""
     found = [batch.to_pydict() for part in parts for batch in files.updates(part, read.names, read)]
     return sorted(row for columns in found for row in zip(*columns.values(), strict=True))
 
@@ -63,7 +63,7 @@ def test_agree_a_cached_file_equals_the_file(shard: Shard) -> None:
 
 
 def test_a_file_is_read_once_for_those_that_want_the_same_columns(shard: Shard) -> None:
-    """Others read it anew. What was read outlives the file."""
+    """Others read it anew. The rows outlive the file."""
     files, read, other = SmallFiles(), Read("a", "b"), Read("b")
     (part,) = shard.listen(0, TICKS)
     assert rows(files, [part], read) == expected(0, TICKS)

@@ -1,4 +1,4 @@
-"""How far a step of a bounded number of rows goes: exact by time, whatever times a file has."""
+"""The end of a step of a bounded number of rows: exact by time, whatever times a file has."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_last_time_of_a_file_counts_its_own_rows_also_where_no_step_read_the
 
 
 def test_rows_of_a_step_are_known_where_few_are_of_files_with_other_times(tmp_path: Path) -> None:
-    """So that what such a step costs is learned for about its size."""
+    """The cost of such a step is then learned for about its size."""
     whole = timed(shard_of(tmp_path / "t", [[5] * 30, [6] * 30]), 1)
     parts = shard_of(tmp_path / "u", [[5] * 20 + [6]])
     (rest,) = timed([replace(parts[0], lower=Time(6), rows=11)], 6)

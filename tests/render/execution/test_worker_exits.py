@@ -39,13 +39,13 @@ def crashes(batches: Batches) -> Batches:
 
 
 def aborts(batches: Batches) -> Batches:
-    """As a library does that finds itself in a state which cannot be."""
+    """Abort as a library does that finds itself in an impossible state."""
     os.abort()
     yield from batches
 
 
 def is_killed(batches: Batches) -> Batches:
-    """As the kernel kills who takes too much memory."""
+    """Die as the kernel kills a process that takes too much memory."""
     os.kill(os.getpid(), signal.SIGKILL)
     yield from batches
 

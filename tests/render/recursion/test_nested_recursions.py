@@ -37,7 +37,7 @@ LEAVES = (BOTH, project(GET_T, 1, 0))
 
 
 class Drawing:
-    """Plans of two integers a row. What they take away, or count, makes them end by their limits alone."""
+    """Plans of two integers a row. Their retractions and counts make them end by their limits alone."""
 
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)

@@ -118,7 +118,7 @@ def test_until_leaves_out_updates_that_the_index_has_already(spark: Any, tmp_pat
 
 
 def test_a_shared_index_is_not_copied(spark: Any, tmp_path: Path) -> None:
-    """Of the two arrangements that the join needs, the dataflow keeps the one that nobody else has."""
+    """The dataflow keeps the one of the join's two arrangements that nobody else has."""
     with harness(spark, tmp_path, TU, HISTORY) as of:
         exporter = build_index(of)
         before = len(of.store.arrangements())

@@ -73,7 +73,7 @@ def three_ways(*inputs: Plan, equal: tuple[tuple[int, int], ...] = ((0, 2), (2, 
 
 
 def reads(view: Plan, key: int | None) -> dict[str, Plan]:
-    """What a second view makes of the first."""
+    """The rows that a second view makes of the first."""
     get = base(view, key)
     return {
         "one join": join(get, FIRST, [(0, 0)]),
@@ -241,7 +241,7 @@ def test_until_ends_the_index_and_the_view_that_reads_it(name: str, tmp_path: Pa
 
 @dataclass
 class Reader:
-    """What may still be read of one export: by the controller from `allowed` on, and by a reader's hold."""
+    """A reader of one export, which may be read by the controller from `allowed` on, and by a reader's hold."""
 
     index: IndexTrace
     allowed: int

@@ -236,7 +236,8 @@ def test_until_ends_what_is_shared(name: str, tmp_path: Path) -> None:
 
 
 def test_an_index_of_the_same_object_keeps_its_own_since(tmp_path: Path) -> None:
-    """What joins share is compacted with the steps; what is read from outside, as far as the controller allows."""
+    """Arrangements that joins share are compacted with the steps; those that are read from outside, as far as the
+    controller allows."""
     history = random_history(TU, 4, changes=8)
     with in_process(tmp_path, TU, history) as of:
         dataflow = of.build(of.describe(share_arrangements(PLANS["two joins"])))
@@ -258,7 +259,7 @@ def test_a_step_reads_what_is_shared_where_it_has_no_updates(tmp_path: Path) -> 
 
 
 def key_reads(plan: Plan) -> int:
-    """How many Gets of names read by a key."""
+    """The number of Gets of names that read by a key."""
     return int(isinstance(plan, Get) and plan.key is not None) + sum(map(key_reads, inputs_of(plan)))
 
 

@@ -250,7 +250,7 @@ def whole(plan: Plan, objects: Mapping[LocalId | GlobalId, Plan], bound: tuple[L
 
 
 def test_what_is_shared_put_back_gives_the_plans_as_they_were() -> None:
-    """Of drawn Dataflows, and of the views above; where nothing is shared, the objects are the same."""
+    """The plans are of drawn Dataflows, and of the views above; where nothing is shared, the objects are the same."""
     drawn = [[(view, id) for id, view in Drawing(seed).views] for seed in range(60)]
     listed = [
         [(optimise(view), GlobalId(f"v{n}")) for n, view in enumerate(views)]

@@ -121,7 +121,8 @@ def test_crash_between_a_shared_table_and_what_reads_it(tmp_path: Path, monkeypa
     ],
 )
 def test_must_keep_apart(what: str, views: tuple[Plan, ...]) -> None:
-    """What may fail, what has other rows, what would be wider than a reader needs, and what a binding of a view has."""
+    """Parts stay apart that may fail, have other rows, would be wider than a reader needs, or are of a binding of a
+    view."""
     built = [BuildDesc(GlobalId(f"v{n}"), view) for n, view in enumerate(views)]
     made, _ = share_tables(built, TABLES, "d/")
     assert GET_T.id not in {get.id for each in made for get in gets_of(each.plan)}

@@ -137,7 +137,7 @@ def test_agree_groups_in_their_state_and_kept_by_the_join(name: str, seed: int, 
 
 @pytest.mark.parametrize("name", ["of which expressions fail", "of a name, twice", "on both sides"])
 def test_crash_between_two_steps_and_within_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a failed run has added to the state is not met, and no file of the rows of a step is left."""
+    """Rows that a failed run has added to the state are not met, and no file of the rows of a step is left."""
     plan, _ = PLANS[name]
     history = random_history(TU, 7, changes=8)
     with in_process(tmp_path, TU, history) as of:

@@ -59,7 +59,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingStore]:
 
 
 def hanging(loop: Loop, store: HangingStore, folder: Path, many: int) -> IngestionCommands:
-    """So many ingestions, each of which waits for the store."""
+    """Ingestions, each of which waits for the store."""
     ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
     store.askers.append(ingestions)
     for n in range(many):

@@ -88,7 +88,7 @@ def test_a_source_waits_for_a_spark_that_does_not_start_at_first(
 
 
 class Panic(BaseException):
-    """As a library of Rust raises it: no `Exception`."""
+    """A panic as a library of Rust raises it: no `Exception`."""
 
 
 def test_a_source_goes_on_after_a_failure_of_any_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_lookups_bring_no_maintenance_forward(event: Event, until: float, monkey
 
 @pytest.mark.parametrize("needs_maintenance", [False, True])
 def test_a_pool_says_whether_its_ends_are_news(needs_maintenance: bool) -> None:
-    """Those of peeks are not."""
+    """The ends of peeks are not."""
     mailbox, ends = Mailbox(), list[Outcome[Any]]()
     jobs = Jobs(mailbox, "test", 1, needs_maintenance=needs_maintenance)
     jobs.submit("job", lambda: 7, ends.append)

@@ -176,7 +176,7 @@ def test_must_not_compact_times_that_an_importer_still_reads() -> None:
 
 
 def test_a_dropped_index_holds_back_no_other() -> None:
-    """Two may be one arrangement. What a peek or an importer still reads of the dropped one stays."""
+    """Two may be one arrangement. The batches of the dropped one that a peek or an importer still reads stay."""
     scene = Scene()
     twin = replace(A.index_exports[0], id=TWIN)
     scene.dataflows.create(replace(A, index_exports=(*A.index_exports, twin)))
@@ -254,7 +254,8 @@ def test_reconcile_reuses_what_is_the_same_and_tells_it_again() -> None:
 
 
 def test_of_many_only_those_are_looked_at_that_something_has_happened_to() -> None:
-    """A command, a step of what they read: at once. What comes with time alone: now and then, all of them."""
+    """A command or a step of an input is looked at at once. All of them are looked at now and then, for what comes with
+    time alone."""
     scene = Scene()
     for number in range(FULL_PASS_MAX):
         scene.dataflows.create(copies(f"d{number}", 10, source=shard("t"), index=f"i{number}"))
@@ -278,7 +279,7 @@ def test_of_many_only_those_are_looked_at_that_something_has_happened_to() -> No
 
 
 def looked_at(scene: Scene) -> set[str]:
-    """Which dataflows were driven since the last time."""
+    """The dataflows that were driven since the last time."""
     found = {d.dataflow.description.name for d in scene.drivers if "advance" in d.calls}
     for driver in scene.drivers:
         driver.calls.clear()

@@ -30,7 +30,8 @@ def observed(write: int, input: int, output: int) -> Observed:
     ids=["first not before as_of", "never backwards", "nothing after empty"],
 )
 def test_must_report_each_kind_forwards_only(history: list[Frontier], reported: list[Frontier | None]) -> None:
-    """Of as_of 10: what is reported for each observation of the output frontier, the other kinds standing still."""
+    """The as_of is 10. The cases have the report for each observation of the output frontier, the other kinds standing
+    still."""
     report = FrontierReport(U1, at(10))
     news = [report.advance(Observed(at(10), at(10), output)) for output in history]
 

@@ -126,7 +126,7 @@ def test_must_ignore_commands_about_what_is_gone() -> None:
 
 
 def test_must_never_return_to_read_only() -> None:
-    """What may write writes on for a client that allows nothing, under the newest term it was ever given."""
+    """A sink that may write writes on for a client that allows nothing, under the newest term it ever had."""
     talk = Talk(upper=30)
     talk.say(*SET_UP, AllowWrites(VIEW, WriterTerm(4)), AllowWrites(VIEW, WriterTerm(2)), COMPLETE)
     talk.replica.greet()
@@ -149,7 +149,7 @@ def test_must_write_nothing_before_it_is_allowed() -> None:
 
 
 def test_must_tell_no_status_of_what_is_not_there_or_has_ended() -> None:
-    """Of ids that were not created, were dropped, or whose end was reported."""
+    """The ids were not created, were dropped, or their end was reported."""
     scene = Scene()
     scene.dataflows.create(BOTH)
     scene.dataflows.maintain()
@@ -173,7 +173,7 @@ def test_must_tell_no_status_of_what_is_not_there_or_has_ended() -> None:
 
 
 def test_must_tell_no_status_after_the_end_to_a_client_that_reads_slowly() -> None:
-    """What waits for it merges: the end comes after the status that was told before it."""
+    """Waiting statuses merge: the end comes after the status that was told before it."""
     talk = Talk(upper=30)
     talk.say(*SET_UP, COMPLETE)
     talk.shards[ShardId("t")].upper = 40
@@ -187,7 +187,7 @@ def test_must_tell_no_status_after_the_end_to_a_client_that_reads_slowly() -> No
 
 
 def test_must_tell_errors_before_the_end() -> None:
-    """What is in error and finished: its end is reported when its errors have been told, for afterwards none may be."""
+    """The export is in error and finished: its end is reported after its errors, for afterwards none may be."""
     scene = Scene()
     scene.dataflows.create(BOTH)
     dataflow = scene.drivers[0].dataflow

@@ -81,7 +81,7 @@ def test_one_whose_table_another_program_changed_begins_again() -> None:
 def test_a_view_goes_on_under_its_own_term_alone(
     refresh: RefreshSchedule | None, had: dict[GlobalId, WriterTerm], wanted: dict[GlobalId, WriterTerm], reason: object
 ) -> None:
-    """What another revision has written meanwhile, it would take for its own."""
+    """It would take for its own what another revision has written meanwhile."""
     view = copies("v", 10, source=shard("t"), view=shard("out"), refresh=refresh)
     here = ReuseCandidate(view, dict.fromkeys(view.export_ids, Frontier.at(10)), AHEAD, had)
 

@@ -1,4 +1,4 @@
-"""What a new client hears of steps that fail: all that still holds, each time, and nothing else."""
+"""The reports to a new client of steps that fail: all that still holds, each time, and nothing else."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ INDEX, VIEW = GlobalId("index"), GlobalId("view")
 
 
 def heard(responses: list[Response]) -> list[CatchUp | None]:
-    """What a client reads, of one export."""
+    """The updates that a client reads of one export."""
     statuses = [r for r in responses if isinstance(r, Status)]
     assert all(s.kind == KIND for s in statuses)
     return [catch_up(s.fields) for s in statuses if s.id == VIEW]

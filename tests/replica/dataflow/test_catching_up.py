@@ -101,7 +101,7 @@ def test_a_hydration_ends_with_the_as_of_where_much_has_come_since(
 def test_steps_that_run_out_of_memory_get_narrower(
     two: TwoDataflows, table: Table, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until they fit. At last a step has one time, which is never split."""
+    """They get narrower until they fit. At last a step has one time, which is never split."""
     monkeypatch.setattr("tidemark_replica.retry.FIRST_SECONDS", 0.01)
     two.reach(10, LOSER)
     steps.enough = ROWS

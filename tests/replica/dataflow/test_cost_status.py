@@ -128,5 +128,5 @@ def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
     ],
 )
 def test_nonsense_is_not_shown(message: str) -> None:
-    """As little as what an image with another format reports."""
+    """A report of an image with another format is not shown either."""
     assert operator_costs({"operators": message}) == ()

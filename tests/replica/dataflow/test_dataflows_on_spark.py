@@ -55,7 +55,7 @@ def test_views_follow_their_input(
 def test_state_and_time_of_each_operator_are_reported(
     spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
-    """As soon as there was a step, whoever ran it; a new client is told again."""
+    """The report comes as soon as there was a step, whoever ran it; a new client is told again."""
     table = Table(tmp_path, "t")
     table.append(10, *(((n, "a"), 3, 1) for n in range(1000)))
     dataflow = copies(unique("d"), 6, source=table.metadata, index=unique("i"))
@@ -126,7 +126,7 @@ def test_reconnect_reuses_equal_dataflows(
 def test_must_go_on_writing_for_a_client_that_allows_nothing(
     spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
-    """What the client before it allowed was for good: under its term, the same process, in the shard."""
+    """The permission of the client before it was for good: under its term, the same process, in the shard."""
     table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
     table.append(10, ((1, "a"), 3, 1))
     dataflow = copies(unique("d"), 6, source=table.metadata, view=view)

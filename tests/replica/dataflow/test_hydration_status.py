@@ -97,7 +97,7 @@ def test_after_it_was_dropped_nothing_more_is_said(reporting: tuple[HydrationSta
 
 
 def test_a_new_client_is_told_again(reporting: tuple[HydrationStatus, list[Response]]) -> None:
-    """How far it was last."""
+    """The client is told the last progress."""
     hydration, responses = reporting
     hydration.report_again()
     hydration.poll(lambda: at(60))
@@ -127,5 +127,5 @@ def test_the_controller_reads_the_replicas_hydration_reports() -> None:
     ],
 )
 def test_nonsense_is_not_shown(fields: dict[str, str]) -> None:
-    """As little as what an image with another format reports."""
+    """A report of an image with another format is not shown either."""
     assert hydration_progress(fields) is None

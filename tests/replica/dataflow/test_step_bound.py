@@ -1,4 +1,4 @@
-"""How wide the next step of a dataflow may be, after what its steps took."""
+"""The width of the next step of a dataflow, by the time that its steps took."""
 
 from __future__ import annotations
 

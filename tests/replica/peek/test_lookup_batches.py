@@ -237,7 +237,7 @@ def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] 
 
 
 def test_lookups_that_wait_are_read_together() -> None:
-    """Those of one index at one time, and no more than LOOKUPS_MAX."""
+    """Lookups of one index at one time go together, and no more than LOOKUPS_MAX."""
     recorded = Recorded()
     peeks = [lookup(str(n), at=1 + n % 2) for n in range(2 * LOOKUPS_MAX + 6)]
     found = answered(recorded, peeks)

@@ -25,7 +25,7 @@ ROWS = PeekRows(b"rows", 1)
 
 
 class Index:
-    """What can be read, moved by the test; reads end when the test says so."""
+    """The readable times of an index, moved by the test; reads end when the test says so."""
 
     def __init__(self, since: int, upper: int) -> None:
         self.since, self.upper, self.gone = since, upper, False
@@ -90,7 +90,7 @@ def test_must_answer_an_error_before_the_since() -> None:
     [(CollectionInError("division by zero"), True), (ResultTooLarge("8 GiB"), True), (OSError("disk full"), False)],
 )
 def test_must_say_of_an_error_whether_any_replica_would_give_it(error: Exception, everywhere: bool) -> None:
-    """What is only this one's trouble, another need not have."""
+    """Another replica need not have the trouble of this one."""
     scene = Scene(since=5, upper=10)
     scene.peeks.add(peek("p", 8))
     scene.index.reads[0](Failed(error))

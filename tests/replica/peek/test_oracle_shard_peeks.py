@@ -247,7 +247,7 @@ def peek_of(of: History, finishing: Finishing, mfp: MapFilterProject | None = No
 
 
 def test_a_limit_ends_the_reading(tmp_path: Path) -> None:
-    """Of a thousand row groups the first few are read; an error anywhere is still the answer."""
+    """The first few of a thousand row groups are read; an error anywhere is still the answer."""
     rows = [((k, k, None), 0, 1) for k in range(3000)]
     of = shard_of(str(tmp_path / "fine"), rows)
     failed = shard_of(str(tmp_path / "failed"), [*rows, ((None, None, ERRORS[0]), 0, 1)])
@@ -274,7 +274,7 @@ def test_a_limit_does_not_hide_a_failure_behind_it(tmp_path: Path) -> None:
 def test_a_negative_multiplicity_is_an_error(
     tmp_path: Path, retracted_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a row that is not there, and of one that is there less often."""
+    """The row is not there, or is there less often."""
     monkeypatch.setattr(live_rows, "RETRACTED_BYTES", retracted_bytes)
     for number, wrong in enumerate([((9, 9, None), 5, -1), ((2, 2, None), 5, -2)]):
         of = shard_of(str(tmp_path / str(number)), [*(((k, k, None), 0, 1) for k in range(8)), wrong])

@@ -63,7 +63,7 @@ def test_ties_offset_limit_and_shown() -> None:
 
 
 def test_without_an_order_the_limit_alone_counts() -> None:
-    """As the rows come."""
+    """The first rows count, as they come."""
     rows = column([3, 1, 2], pa.int64())
 
     assert finished(rows, Finishing(limit=2)).column(0).to_pylist() == [3, 1]

@@ -106,7 +106,7 @@ def test_agree_an_answer_is_the_same_stashed_or_not(
 
 
 def test_without_an_order_limit_and_offset_count_over_all_batches(shard: ShardMetadata, tmp_path: Path) -> None:
-    """As many different rows as there should be, wherever batches end."""
+    """The answer has as many different rows as there should be, wherever batches end."""
     finishing = Finishing(limit=70_000, offset=20_000)
     answer = reader(ResultStash(tmp_path))(
         asked(shard, finishing=finishing), AnswerLimits(1 << 30, 1000), lambda: False

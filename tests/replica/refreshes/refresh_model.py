@@ -39,7 +39,7 @@ def contents(updates: Iterable[Update], at: int) -> Counter[int]:
 
 @dataclass(frozen=True)
 class Delta:
-    """As a step's files hold it."""
+    """The difference that a step's files hold."""
 
     updates: tuple[Update, ...]
     files: tuple[str, ...] = ("some",)
@@ -221,7 +221,7 @@ class Replica:
         return Staged(whole.lower, whole.staged[-1].upper, Delta(updates))  # type: ignore[arg-type]
 
     def check(self) -> None:
-        """Of what it hydrated with, nothing is kept that is in the table."""
+        """Nothing is kept of its hydration that is in the table."""
         self.fold(when_due=True)
         kept = [u for table in ROWS.read(s.delta for s in self.progress._staged if s.delta) for u in updates_of(table)]
         if self.progress.synced and self.in_flight is None and not self.progress.is_pending:
@@ -249,7 +249,7 @@ def settle(replica: Replica, inputs: int) -> None:
 
 
 def reached(replica: Replica, inputs: int) -> int:
-    """How far the table must be then."""
+    """The upper that the table must have then."""
     refreshes = replica.revision.refreshes
     is_over = refreshes.schedule.next(inputs) is None or (refreshes.until is not None and inputs >= refreshes.until)
     return EMPTY_SENTINEL if is_over else inputs

@@ -56,7 +56,7 @@ def tick(table: Table, time: int, rows: int) -> None:
 def test_a_dataflow_that_is_behind_by_many_bursts_takes_one_step(
     tmp_path: Path, table: Table, views: list[OneView], refresh: RefreshSchedule | None
 ) -> None:
-    """As with policy incremental. One hydration for each would let more come than it computes."""
+    """The views are as with policy incremental. One hydration for each would let more come than it computes."""
     auto = automatic(tmp_path / "a", 6, table, refresh)
     (export,) = automatic(tmp_path / "i", 6, table, refresh).sink_exports
     plain = replace(auto, sink_exports=(replace(export, sink=replace(export.sink, refresh_policy=INCREMENTAL)),))
@@ -200,7 +200,7 @@ def test_a_step_without_memory_gives_nothing_up(
 def test_the_rest_of_a_file_is_not_computed_anew_for_the_rows_that_were(
     tmp_path: Path, table: Table, views: list[OneView], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of two times: a burst, and one row. What the step over that row costs is learned for no other size."""
+    """A file of two times: a burst, and one row. The cost of the step over that row is learned for no other size."""
     decided_by(monkeypatch, lambda at: True)
     monkeypatch.setattr(StepCosts, "least_rows", lambda self, rows: BURST // 2)
     learned, ran = [], AutomaticRefreshes.ran

@@ -252,7 +252,7 @@ def test_a_new_client_hears_of_the_last_recomputation(
 
 
 def test_a_burst_of_several_files_is_of_one_time() -> None:
-    """So what its step costs is learned; what comes later is not read."""
+    """The cost of its step is learned; later files are not read."""
 
     def part(lower: int, upper: int) -> FilePart:
         return FilePart("l", "p", Time(lower), Time(upper), 5, 100)

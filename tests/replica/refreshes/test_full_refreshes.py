@@ -54,8 +54,8 @@ def assert_refreshed(location: Path, table: Table, first: int, upper: int) -> No
 def test_oracle_every_time_shows_the_last_refresh(
     tmp_path: Path, table: Table, views: list[OneView], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Of two views, however their inputs come; with replies of appends that are lost, one replica or two, and processes
-    that end at any moment."""
+    """The test has two views, however their inputs come; with replies of appends that are lost, one replica or two, and
+    processes that end at any moment."""
     rng, at = random.Random(seed), 10
     lose_replies(monkeypatch, rng)
     views += [
@@ -215,7 +215,7 @@ def test_a_dataflow_of_other_exports_keeps_its_state(
 def test_a_view_that_another_revision_fences_goes_on_reading(
     tmp_path: Path, table: Table, views: list[OneView]
 ) -> None:
-    """As any view does, so that its inputs are not held."""
+    """The view ends as any other, so that its inputs are not held."""
     views.append(older := OneView(tmp_path / "a", fully(tmp_path, 6, table), term=1))
     older.reach(Frontier.at(10))
     older.loop.run_until(lambda: not has_state(older), older.driver.advance)

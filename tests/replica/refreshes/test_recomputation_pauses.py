@@ -67,7 +67,7 @@ class Changed(Scene):
 
 
 def failures(told: list[Response]) -> dict[GlobalId, int]:
-    """How often in a row each export that pauses has begun anew."""
+    """The number of times in a row that each pausing export has begun anew."""
     paused = [each for each in told if isinstance(each, Failure) and each.kind == FailureKind.STEP]
     assert all(CHANGE.message in each.message and "after a pause of" in each.message for each in paused)
     return {each.id: each.attempts for each in paused}

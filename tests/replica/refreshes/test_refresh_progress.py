@@ -249,8 +249,8 @@ def test_crash_one_that_begins_again_between_refreshes_changes_nothing_before_th
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize("begun", [1, 2])
 def test_crash_a_lost_reply_to_its_own_append_is_its_own_append(begun: int, landed: bool) -> None:
-    """Who is to go on under another term, where nobody else has written, does, whenever it had begun to write: what it
-    sees in the table then is its own."""
+    """A sink that is to go on under another term, where nobody else has written, does, whenever it had begun to write:
+    the table's contents then are its own."""
     replica, table = one(hourly(), inputs=14)
     raised = replace(replica.revision, term=2)
     if begun == 2:

@@ -135,7 +135,8 @@ def test_a_wrong_measurement_is_forgotten_by_a_trial() -> None:
 
 
 def test_a_table_that_has_grown_beyond_what_was_measured_is_not_known() -> None:
-    """Until a hydration of its size; within bounds the cost of a row is taken to be the same."""
+    """The estimate counts again after a hydration of its size; within bounds the cost of a row is taken to be the
+    same."""
     of = costs(steps={1000: 60.0})
     assert decide(of, 1000, 2 * TABLE)
     assert not decide(of, 1000, 6 * TABLE)

@@ -84,7 +84,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def leave_socket(folder: Path) -> None:
-    """As Spark names them; it stays where it was bound."""
+    """A socket as Spark names them; it stays where it was bound."""
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(folder / f".{uuid.uuid4()}.sock"))
 
@@ -113,7 +113,7 @@ def test_crash_sockets_go_with_the_process_after(name: str, temporary: Path) -> 
 
 
 def test_a_link_of_another_is_left_alone(temporary: Path) -> None:
-    """What lies in its place is no link: sockets are then where they would be without a scratch folder."""
+    """A file in its place is no link: sockets are then where they would be without a scratch folder."""
     scratch = Scratch(temporary / ("s" * 120), "a")
     link = scratch.sockets()
     link.unlink()

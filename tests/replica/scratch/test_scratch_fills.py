@@ -22,8 +22,9 @@ pytestmark = pytest.mark.spark
 MIB = 1 << 20
 SIZE = 128 * MIB
 WIDE, ROWS = 32 * 1024, 2048
-"""A view takes 64 MiB, and arrangements may take 112. What does not fit is not written: so scratch as a whole is never
-scarce, whenever it is looked at. What happens then is in tests/arrangement/spines/test_store.py and tests/render."""
+"""A view takes 64 MiB, and arrangements may take 112. An arrangement that does not fit is not written: so scratch as a
+whole is never scarce, whenever it is looked at. What happens then is in tests/arrangement/spines/test_store.py and
+tests/render."""
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def client(tmp_path: Path) -> Iterator[ScriptedClient]:
 
 
 def failed(id: GlobalId, responses: list[Response]) -> list[str]:
-    """What it said of its steps."""
+    """The failures that it reported of its steps."""
     failures = [r for r in responses if isinstance(r, Failure) and (r.id, r.kind) == (id, FailureKind.STEP)]
     return [failure.message for failure in failures]
 

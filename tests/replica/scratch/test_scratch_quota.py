@@ -66,7 +66,7 @@ def test_all_files_count_whichever_process_wrote_them(watched: Watched) -> None:
 
 
 def test_files_that_vanish_while_they_are_counted_are_skipped(tmp_path: Path) -> None:
-    """Steps end all the time: their folders vanish under whoever adds them up. What stays counts each time."""
+    """Steps end all the time: their folders vanish under whoever adds them up. The files that stay count each time."""
     (tmp_path / "stays").write_bytes(bytes(MIB))
     over = threading.Event()
 
@@ -113,7 +113,7 @@ def test_where_nothing_can_be_known_nothing_is_refused(watched: Watched, caplog:
 
 
 def test_however_long_a_look_takes_the_next_is_soon() -> None:
-    """Of many files, on a slow disk."""
+    """The folder has many files, on a slow disk."""
     assert scratch_quota.pause_after(0.01, below_half=False) == 1.0
     assert scratch_quota.pause_after(0.05, below_half=False) == 1.5
     assert scratch_quota.pause_after(20.0, below_half=False) == 2.0
@@ -121,7 +121,7 @@ def test_however_long_a_look_takes_the_next_is_soon() -> None:
 
 
 def test_arrangements_and_answers_have_their_parts(tmp_path: Path) -> None:
-    """Of a volume that has an end."""
+    """The volume has an end."""
     room, endless = ScratchQuota(tmp_path, 1024 * MIB), ScratchQuota(tmp_path, None)
     assert (room.arrangement_bytes, room.stash_bytes) == (896 * MIB, 256 * MIB)
     assert (endless.arrangement_bytes, endless.stash_bytes) == (None, STASH_BYTES)

@@ -1,4 +1,4 @@
-"""How a replica process takes clients: stages, epochs, malformed frames, Describe. No Spark is started."""
+"""The server of a replica and its clients: stages, epochs, malformed frames, Describe. No Spark is started."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_commands_about_unknown_ids_are_ignored(client: ScriptedClient, config: 
 
 
 def test_a_newer_client_replaces_the_one_before(replica: ReplicaProcess, config: InstanceConfig) -> None:
-    """Of an equal term the newer connection is served; the older is told that it was replaced."""
+    """The newer connection of an equal term is served; the older is told that it was replaced."""
     older, newer = ScriptedClient(replica.address), ScriptedClient(replica.address)
     older.be_served(next(EPOCHS), config)
     epoch = next(EPOCHS)

@@ -157,7 +157,7 @@ def test_must_refuse_what_is_created_twice_in_the_initialization(installed: bool
     ids=["half a character", "without end", "no text", "no plan"],
 )
 def test_must_refuse_plans_that_are_none(plan: bytes) -> None:
-    """What could be written as JSON and not be sent back, or not be read at all."""
+    """The plan could be written as JSON and not be sent back, or not be read at all."""
     edge = ReplicaEdge()
     assert edge.take(frame(Hello("n", Epoch(1, 1)))) is None
     bad = pb.Frame(version=1, commands=[pb.Command(create_instance=pb.CreateInstance(config=plan))])
@@ -266,7 +266,7 @@ def test_must_log_the_reason_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_must_not_let_clients_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """So many lines a minute; the others are counted, and told with the next one."""
+    """The log takes so many lines a minute; the others are counted, and told with the next one."""
     now = [0.0]
     refusals = RefusalLog(lambda: now[0])
     for _ in range(10_000):

@@ -43,7 +43,7 @@ def test_reports_about_one_thing_become_one() -> None:
 
 
 def test_merged_reports_take_the_last_position() -> None:
-    """So nothing that was said before it comes after it: what failed and went on has gone on, not failed."""
+    """An earlier report does not come after a later one: a step that failed and went on has gone on, not failed."""
     outbox = Outbox()
     answer, failed = PeekResponse("p", PeekRows(b"x", 1)), Failure(A, FailureKind.STEP, "no")
     outbox.put(Frontiers(A, input=Frontier.at(5)))

@@ -73,7 +73,7 @@ def test_frontiers_alone_are_told_where_nothing_else_is_asked_for(tmp_path: Path
 
 
 class SlowToTell(ShardHandles):
-    """Of the first look, which has read the table: until it is let."""
+    """Withholds the outcome of the first look, which has read the table, until it is let."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,8 +88,8 @@ class SlowToTell(ShardHandles):
 
 
 def test_must_look_at_a_table_after_it_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A strict query asks, and has all that was committed before: a look that is under way is another's. Those who ask
-    meanwhile share the next, whatever they ask for, so that one which hangs is not begun again and again."""
+    """A strict query asks, and has all that was committed before: a look that is under way is another's. Callers that
+    ask meanwhile share the next, whatever they ask for, so that one which hangs is not begun again and again."""
     monkeypatch.setattr(describe, "SHARD_SECONDS", BOUND)
     table = create_or_open(str(tmp_path / "t"), pa.schema([("a", pa.int64())]), shard_id="t")
     handles, asking = SlowToTell(), threading.Semaphore(0)
@@ -163,7 +163,7 @@ def test_looks_that_hang_are_waited_for_no_longer_than_they_may_take(monkeypatch
 
 
 class Panic(BaseException):
-    """As a library of Rust raises it: no `Exception`."""
+    """A panic as a library of Rust raises it: no `Exception`."""
 
 
 def test_a_look_that_breaks_off_is_told_and_is_not_the_last() -> None:

@@ -83,7 +83,7 @@ def test_a_replica_with_a_hanging_store_describes_itself_answers_from_memory_and
 
 
 def described(client: ScriptedClient, shards: dict[str, str]) -> Description:
-    """As the operator asks: it takes a replica that does not answer by then for dead."""
+    """The answer to the operator's question: it takes a replica that does not answer by then for dead."""
     refs = [pb.ShardRef(id=ShardId(id), location=location) for id, location in shards.items()]
     try:
         reported = client.stub.Describe(pb.DescribeRequest(shards=refs), timeout=DESCRIBE_SECONDS)

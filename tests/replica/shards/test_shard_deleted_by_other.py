@@ -48,7 +48,7 @@ def made(folder: Path, id: str, upper: int) -> Shard:
 
 
 def moved_on(shard: Shard, times: int) -> None:
-    """So many commits more."""
+    """Move the shard on by so many commits."""
     for _ in range(times):
         upper = shard.state().upper
         shard.compare_and_append(None, expected_upper=upper, new_upper=upper + 1, term=1)
@@ -96,7 +96,7 @@ def test_forgetting_the_old_shard_keeps_the_new_handle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [False, True], ids=["was read", "was written"])
 def test_the_watch_tells_how_far_the_new_one_is(tmp_path: Path, write: bool) -> None:
-    """What it tells never goes back: one word of the old upper would stand for ever."""
+    """Its reports never go back: one word of the old upper would stand for ever."""
     loop = Loop()
     location = used_again(tmp_path, loop.handles, write=write).location
     loop.watch.follow(NEW, location, "test")
@@ -201,7 +201,7 @@ def test_the_wish_of_a_shard_that_another_replica_deleted_ends(tmp_path: Path, m
 
 
 def failures(view: View) -> list[bool]:
-    """Of the sink: whether each is for good."""
+    """The failures of the sink: whether each is for good."""
     return [s.stopped for s in view.loop.said if isinstance(s, Failure) and s.kind == FailureKind.SINK]
 
 

@@ -64,7 +64,7 @@ def test_each_trouble_is_told_once_and_its_end_too(folder: Path, s3: S3Server) -
 
 
 def test_a_bucket_that_is_not_there_is_told_and_again_to_a_new_client(folder: Path, s3: S3Server) -> None:
-    """Who comes later hears the same, and nothing once all is well."""
+    """A later client hears the same, and nothing once all is well."""
     mount(folder, "1", s3.environ)
     scene = Scene()
     scene.watch.set_location("s3://no-such-bucket/x")

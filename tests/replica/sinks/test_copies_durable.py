@@ -13,7 +13,7 @@ from tidemark_replica.sinks.copy.files import MANIFEST
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Path]]:
-    """What the disk is asked for, in order: to keep what a path holds, or to give a folder another name."""
+    """The calls to the disk, in order: to keep the contents of a path, or to rename a folder."""
     found: list[tuple[str, Path]] = []
     fsync, rename = os.fsync, os.rename
 

@@ -132,7 +132,7 @@ def test_a_copy_that_is_dropped_before_the_end_leaves_nothing(bucket: Bucket) ->
 def test_crash_of_the_winning_request_leaves_one_copy(
     bucket: Bucket, s3: S3Server, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """What is there tells whose it is."""
+    """The object tells whose it is."""
     with middleman(s3.port) as between:
         monkeypatch.setenv("AWS_ENDPOINT_URL", s3.through(between.port)["AWS_ENDPOINT_URL"])
         between.meet("commits", fault)

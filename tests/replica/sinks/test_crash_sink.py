@@ -122,7 +122,8 @@ def test_split_any_steps_leave_the_same_shard(tmp_path: Path, seed: int) -> None
 def test_nothing_is_written_before_writes_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read-only: the frontier moves, the shard does not even exist; then all of it is written at once.
 
-    What waits is bounded: a sink that is full says so, and its dataflow makes no further step until it has written.
+    The waiting updates are bounded: a sink that is full says so, and its dataflow makes no further step until it has
+    written.
     """
     updates = history(7, 20)
     monkeypatch.setattr(materialized_view, "WAITING_ROWS", sum(u[2] < 20 for u in updates))
@@ -160,7 +161,7 @@ def test_crash_a_restarted_replica_goes_on_without_gap_or_duplicate(tmp_path: Pa
 
 
 def test_crash_a_shard_that_went_wrong_is_corrected(tmp_path: Path) -> None:
-    """What another wrote wrongly is undone at the upper: from there on the shard equals the view."""
+    """A wrong write of another program is undone at the upper: from there on the shard equals the view."""
     updates, wrong = history(1, 30), history(2, 10)
     bad = View(tmp_path / "bad", tmp_path / "shard", wrong, 0, Loop())
     bad.sink.allow_writes(WriterTerm(1))

@@ -141,7 +141,7 @@ def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
 def test_a_lost_file_of_a_view_is_told_and_corrected_while_the_replica_runs(
     replica: ReplicaProcess, tmp_path: Path
 ) -> None:
-    """Of all files that the view has; the first step after the correction has what was in them."""
+    """All files of the view are lost; the first step after the correction has what was in them."""
     table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
     table.append(10, ((1, "a"), 3, 2), ((2, "b"), 4, 1))
     client = connected(replica, table, view)

@@ -143,7 +143,7 @@ def test_must_end_with_the_inputs(tmp_path: Path) -> None:
     ids=["in the snapshot", "with a change", "taken back later"],
 )
 def test_must_tell_errors_first_and_nothing_after_them(tmp_path: Path, updates: list[Update], before: int) -> None:
-    """What is before the error's time is told, at its time and later nothing is known."""
+    """The changes before the error's time are sent; at its time and later nothing is known."""
     scene = Scene(tmp_path)
     scene.stage(10, 13, updates)
     scene.stage(13, 20, [((7, "x"), 14, 1)])
@@ -186,7 +186,7 @@ def test_must_say_dropped_at_the_upper_of_the_last_batch(tmp_path: Path) -> None
 
 
 def test_a_client_without_room_waits_and_so_do_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits is on disk, and of so much of it no more is made."""
+    """The waiting batches are on disk, and past a bound no more are made."""
     monkeypatch.setattr("tidemark_replica.sinks.subscribe.subscribe.WAITING_ROWS", 4)
     scene = Scene(tmp_path)
     scene.room = False

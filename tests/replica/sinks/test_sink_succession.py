@@ -248,7 +248,7 @@ def test_one_that_is_to_go_on_where_no_other_wrote_goes_on(tmp_path: Path) -> No
 
 
 class DiesAfterTheAppend(ShardHandles):
-    """Of the process that uses them, nothing but its first append is ever done."""
+    """The process that uses these writers does nothing but its first append."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -279,8 +279,8 @@ class DiesAfterTheAppend(ShardHandles):
 def test_crash_a_revision_that_begins_where_its_table_ends_shows_no_time_that_it_does_not_know(
     as_of: int, dies: bool, tmp_path: Path
 ) -> None:
-    """It begins before, at, or beyond the table's upper, and may die with its first append. What was complete stays as
-    it was, and can be read unless times are left out; those can never be, now or when another goes on."""
+    """It begins before, at, or beyond the table's upper, and may die with its first append. Complete times stay as they
+    were, and can be read unless times are left out; those can never be, now or when another goes on."""
     _, _, old, new = revisions(tmp_path)
     table = tmp_path / "shard"
     since = open_shard(str(table)).state().since if as_of <= SHARED else as_of

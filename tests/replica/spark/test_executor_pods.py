@@ -1,6 +1,6 @@
 """The driver's requests to the API server, and its reactions to the answers: a real HTTPS server in its place.
 
-What a real API server deletes is in `tests/orchestrator/test_orphaned_executors.py`.
+The objects that a real API server deletes are in `tests/orchestrator/test_orphaned_executors.py`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def account(tmp_path: Path) -> Path:
 
 
 def test_pods_with_all_these_labels_are_deleted_at_once_by_the_token_of_now(api: Api, account: Path) -> None:
-    """Of the own namespace alone; whatever stands in a label is no part of the address."""
+    """The pods are of the own namespace alone; whatever stands in a label is no part of the address."""
     pods = ExecutorPods(api.address, "ns", account)
     pods.delete("role=executor,replica=a&b")
     (account / "token").write_text("second\n")

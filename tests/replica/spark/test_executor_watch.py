@@ -1,6 +1,6 @@
 """The question whether an executor ever came: asked when the JVM has died, while the API server does not answer.
 
-What it says, and what is made of that, is in `tests/orchestrator/test_refused_executors.py`.
+Its answer, and what is made of that, is in `tests/orchestrator/test_refused_executors.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the daemon of Python workers imports before it forks them is harmless to them."""
+"""The modules that the daemon of Python workers imports before it forks them do no harm to them."""
 
 from __future__ import annotations
 

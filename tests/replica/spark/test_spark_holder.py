@@ -11,7 +11,7 @@ from tidemark_replica.spark.session import SparkHolder
 
 
 class Starting:
-    """Of a Spark that may not make executors at first; by a clock of the test's."""
+    """The start of a Spark that may not make executors at first, by a clock of the test's."""
 
     def __init__(self) -> None:
         self.now, self.starts = 0.0, 0

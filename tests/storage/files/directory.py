@@ -29,7 +29,7 @@ class Directory:
 
     settling_ticks = 1
     options: Options = None
-    """Of a bucket."""
+    """The options of a bucket."""
 
     def __init__(self, session: SparkSession, root: Path, **table: object) -> None:
         self.session, self.root, self.folder = session, root, root / "in"

@@ -110,7 +110,7 @@ class Followed:
             self._threads.close(60.0)
 
     def is_whole(self) -> bool:
-        """All rows are there. Those that are there are there once."""
+        """All rows are there. The present ones are there once."""
         if not upper_of(f"{self.root}/bucket/t"):
             return False
         found = [row[0] for row in oks(self.root / "bucket", "t")]
@@ -140,7 +140,7 @@ class Followed:
 
 
 def upper_of(location: str) -> int:
-    """Of a shard; 0 where there is none yet."""
+    """The upper of a shard; 0 where there is none yet."""
     try:
         return int(open_shard(location).refresh().upper)
     except ShardNotFound:

@@ -136,7 +136,7 @@ def test_requests_that_cannot_be_done_are_refused(directory: Callable[..., Direc
 
 
 def test_dead_letters_go_with_their_file(directory: Callable[..., Directory]) -> None:
-    """Those of records, and those of files that could not be read."""
+    """The dead letters are of records, and of files that could not be read."""
     d = directory(on_bad_record="deadLetter")
     d.put("1.csv", BAD_RECORDS)
     d.put("2.csv", BAD_HEADER)
@@ -196,7 +196,7 @@ def test_crash_in_a_request_needs_nothing_but_what_was_staged(
 
 
 class Model:
-    """A history of a directory. What should be there follows from the bindings and from what the files held."""
+    """A history of a directory. The expected rows follow from the bindings and from what the files held."""
 
     def __init__(self, d: Directory, seed: int) -> None:
         self.d, self.random = d, random.Random(seed)

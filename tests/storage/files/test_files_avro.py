@@ -80,7 +80,8 @@ def test_files_of_each_codec_in_pieces(
 
 
 def test_files_of_several_writers(directory: Callable[..., Directory]) -> None:
-    """By name: in another order, with more fields, narrower numbers. What does not fit is the file's error."""
+    """Columns are found by name: in another order, with more fields, narrower numbers. A value that does not fit is the
+    file's error."""
     d = directory()
     d.put("1", container(schema(more={"type": "map", "values": "int"}, b="string", a="int"), [
         {"more": {"x": 1}, "b": "x", "a": 1}]))  # fmt: skip

@@ -176,7 +176,7 @@ def test_crash_at_any_append_leaves_neither_gap_nor_duplicate(bucket: Callable[.
 
 
 def test_objects_are_let_go_and_read_again(bucket: Callable[..., BucketDirectory]) -> None:
-    """As files of a folder are; a release needs the same bytes, whenever they were written."""
+    """Objects are released as files of a folder are; a release needs the same bytes, whenever they were written."""
     d = bucket()
     d.put("1", "a,b\n1,x\nno,y\n")
     d.put("2", "b,a\nx,2\n")

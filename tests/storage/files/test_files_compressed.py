@@ -78,7 +78,7 @@ def test_oracle_compressed_files_have_the_rows_that_spark_reads_of_plain_ones(
 
 
 def test_oracle_duckdb_reads_the_same_rows(directory: Callable[..., Directory]) -> None:
-    """Of a file without doubtful records, larger than a chunk."""
+    """The file has no doubtful records, and is larger than a chunk."""
     d = directory(options=(Option("escape", '"'), *HEADER))
     path = d.put("1.csv.gz", gzip.compress(b"a,b\n" + b"".join(b'%d,"x ""%d"", y"\n' % (i, i) for i in range(80_000))))
     d.ticks()
@@ -150,7 +150,7 @@ def test_crash_an_archive_that_is_another_by_then_is_an_error_row(directory: Cal
 
 
 def test_the_schema_of_a_compressed_file_is_inferred(spark: SparkSession, tmp_path: Path) -> None:
-    """As that of a plain one; a bad archive is said so."""
+    """The schema is found as that of a plain one; a bad archive is named as such."""
     (tmp_path / "1.csv.gz").write_bytes(gzip.compress(b"a,b,c\n1,x,1.5\n2,y,2.5\n"))
     spec = FilesSource((FilesTable("t", "csv", str(tmp_path), "*.csv.gz", None, HEADER),))
     expected = (Column("a", SqlType("int")), Column("b", STRING), Column("c", SqlType("double")))

@@ -75,7 +75,7 @@ def avro(*rows: dict[str, Any], columns: Iterable[str] = ("a", "b", "vip")) -> b
 
 
 WITH_SCHEMA = {"parquet": parquet, "avro": avro}
-"""What makes files that name their columns."""
+"""The writers of files that name their columns."""
 
 
 def grown(d: Directory, *added: Column, first: bool = True) -> FilesTable:
@@ -247,7 +247,7 @@ def test_successors_share_the_piece_of_a_tick(
 def test_what_was_staged_is_kept_while_files_are_gone(
     directory: Callable[..., Directory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Old data files are copied at each tick, however long the successor waits. Those that are gone all the same are
+    """Old data files are copied at each tick, however long the successor waits. Copies that are gone all the same are
     made anew."""
     monkeypatch.setattr(read_again, "PIECE_BYTES", 1)
     d = directory()

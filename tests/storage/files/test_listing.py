@@ -20,7 +20,7 @@ from tidemark_replica.storage.files.source import FilesIngestion
 
 
 def test_hidden_and_unfinished_files_are_left_out(tmp_path: Path) -> None:
-    """What other programs leave while they write."""
+    """The files are what other programs leave while they write."""
     for name in ("a.csv", "_b.csv", ".c.csv", "d.csv.tmp", "e.csv._COPYING_", "f.txt"):
         (tmp_path / name).write_text("x\n")
     (tmp_path / "g.csv").mkdir()

@@ -15,7 +15,7 @@ from tidemark_replica.storage.files.streamed.pieces import pieces_of, text_of
 
 
 def test_the_lines_of_all_pieces_are_those_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of any length, with any ends of lines, in pieces of any size, read in parts of any size."""
+    """The lines have any length, and any ends, in pieces of any size, read in parts of any size."""
     draw = random.Random(3)
     for _ in range(600):
         text = "".join(draw.choice(["a", "é", "\n", "\n", "\r\n", "\r", "\ufeff"]) for _ in range(draw.randrange(30)))

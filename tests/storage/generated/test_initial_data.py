@@ -13,7 +13,8 @@ from tidemark_replica.storage.tpch.initial import SHARED_FOLDER, InitialData, da
 def test_a_replica_that_takes_over_uses_the_data_that_another_has_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Local replicas share a folder. What one left unfinished when it died goes in time; what is being made stays."""
+    """Local replicas share a folder. Files that one left unfinished when it died go in time; those that are being made
+    stay."""
     monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "shared"))
     folder = data_folder(tmp_path / "scratch of r1")
     assert folder == data_folder(tmp_path / "scratch of r2")

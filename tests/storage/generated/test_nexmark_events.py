@@ -91,7 +91,7 @@ def test_prices_have_a_uniform_logarithm(made: dict[str, pa.RecordBatch]) -> Non
 
 
 def test_rows_have_their_mean_sizes(made: dict[str, pa.RecordBatch]) -> None:
-    """As the model counts them: 8 bytes a number, and the texts, but for a few columns."""
+    """The sizes are those that the model counts: 8 bytes a number, and the texts, but for a few columns."""
     left_out = {"person": ("date_time",), "auction": ("category",), "bid": ("channel", "url")}
     for table, size in (("person", 200), ("auction", 500), ("bid", 100)):
         total = 0
@@ -104,7 +104,7 @@ def test_rows_have_their_mean_sizes(made: dict[str, pa.RecordBatch]) -> None:
 
 
 def test_auctions_expire_after_about_a_hundred_others(made: dict[str, pa.RecordBatch]) -> None:
-    """That is 1,666 events, so on average as many milliseconds here."""
+    """An auction lasts 1,666 events, so on average as many milliseconds here."""
     rows = made["auction"]
     length = pc.subtract(rows.column("expires").cast(pa.int64()), rows.column("date_time").cast(pa.int64())).to_numpy()
 

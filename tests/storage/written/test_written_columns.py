@@ -257,7 +257,7 @@ class Model:
         return table, operation, "\n".join([header, *lines, ""]).encode()
 
     def apply(self, table: str, operation: str, body: bytes) -> int | None:
-        """How many rows the call writes or deletes; None where it is refused."""
+        """The number of rows that the call writes or deletes; None where it is refused."""
         cells = [line.split(",") for line in body.decode().splitlines()[1:]]
         given = [(int(c[0]), c[1], *(int(v) if v else None for v in c[4:])) for c in cells]
         found = [(*row, *[None] * (2 + self.width[table] - len(row))) for row in given]
@@ -292,7 +292,7 @@ class History:
     alive: MomentsUntilDeath
 
     def surely(self, step: Any) -> Any:
-        """What the step returns, once the process lives to its end."""
+        """The result of the step, once the process lives to its end."""
         while True:
             if self.alive.left <= 0:
                 self.alive.left = self.moments.randrange(2, 60)

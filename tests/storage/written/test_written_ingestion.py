@@ -152,7 +152,7 @@ def test_calls_of_one_tick_see_each_other_in_order(tmp_path: Path) -> None:
 
 
 def outcome(call: PendingWrite) -> int | str:
-    """How many rows, or the refusal's code."""
+    """The number of rows, or the refusal's code."""
     try:
         answer = call.answer(0)
     except WriteRefused as refusal:
@@ -297,7 +297,8 @@ class Model:
         return operation, body.encode()
 
     def apply(self, table: str, parts: list[Part]) -> int | None:
-        """How many rows the call writes, updates and deletes; None where it is refused, and nothing of it is done."""
+        """The numbers of rows that the call writes, updates and deletes; None where it is refused, and nothing of it is
+        done."""
         keyed, plain = dict(self.keyed), Counter(self.plain)
         counts = [self._apply(table, operation, body) for operation, body in parts]
         if None in counts:
@@ -372,7 +373,7 @@ def test_crash_random_histories_are_those_of_a_model(
 
 
 def put(writer: Writer, table: str, parts: list[Part], key: str) -> PendingWrite:
-    """As a call of one operation where there is one alone."""
+    """Put the parts, as a call of one operation where there is one alone."""
     if len(parts) > 1 or parts[0][0] == "update":
         return writer.put_parts(table, parts, key)
     [(operation, body)] = parts

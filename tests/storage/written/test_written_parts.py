@@ -120,7 +120,7 @@ def outcome(table: WrittenTable, parts: list[CallPart], rows: pa.Table, before: 
 def one_after_the_other(
     table: WrittenTable, pieces: list[tuple[CallPart, pa.Table]], before: pa.Table
 ) -> list[object] | None:
-    """What sets some columns is done row by row, in Python."""
+    """The model: updates of some columns are done row by row, in Python."""
     now, written, found = before, 0, 0
     try:
         for part, rows in pieces:
@@ -177,7 +177,7 @@ def test_a_column_that_is_not_null_has_a_value_in_rows_that_are_written_alone(tm
 
 
 def test_a_call_of_several_parts_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of bytes, of parts, and of how often it may write one row."""
+    """The bounds are of bytes, of parts, and of the number of times that it may write one row."""
     writer, row = Writer(tmp_path), csv("1,a")
     often = [(operation, row) for _ in range(transaction.ROUNDS_MAX) for operation in ("upsert", "delete")]
     call = writer.put_parts("keyed", often)

@@ -161,7 +161,7 @@ def test_bodies_of_other_sizes_are_refused(tmp_path: Path, sizes: tuple[int, int
 
 @pytest.mark.parametrize(("limit", "size", "code"), [(100, 50, ""), (100, 51, "TOO_LARGE"), (50, 26, "TOO_LARGE")])
 def test_the_bodies_of_all_tables_have_one_bound(tmp_path: Path, limit: int, size: int, code: str) -> None:
-    """That of the source, where it has a smaller one."""
+    """The bound is that of the source, where it has a smaller one."""
     writer = Writer(tmp_path, replace(SPEC, max_transaction_bytes=limit))
     body = HEAD + b"1," + b"x" * (size - len(BODY)) + b",,\n"
     call = replace(_header("plain", size), others=(_header("keyed", size),))
