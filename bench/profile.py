@@ -2,8 +2,8 @@
 
 Views over TPC-H (an aggregation, a join of three tables with aggregation, one of six with aggregation and top-k), each
 stepped in three shapes: as one Spark task and in the worker beside the driver, with deltas of 100 lines, and as several
-Spark tasks with exchanges, with large ones; half of the lines are retractions. What a step does is timed in the driver
-and in the Python processes; the parts add up to the step. Timing costs about a millisecond itself: the ratios of
+Spark tasks with exchanges, with large ones; half of the lines are retractions. The parts of a step are timed in the
+driver and in the Python processes; the parts add up to the step. Timing costs about a millisecond itself: the ratios of
 `bench.step` are measured without.
 
     NAME_empty_job_ratio    a step over an empty Spark DataFrame job of one task in the same run, medians

@@ -1,7 +1,7 @@
 """Fixtures that all tests may use, and the settings of all property tests.
 
-Those draw the same examples each time, and may take as long as they like: what a run finds depends on the code alone,
-not on how busy the machine is. Whoever wants others each time says so (tests/oracle/test_fuzz.py).
+Property tests draw the same examples each time, and may take as long as they like: what a run finds depends on the code
+alone, not on how busy the machine is. Whoever wants others each time says so (tests/oracle/test_fuzz.py).
 """
 
 from hypothesis import HealthCheck, settings

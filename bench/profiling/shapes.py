@@ -27,7 +27,7 @@ _WORKER = (sys.executable, "-m", "bench.profiling.worker")
 
 @dataclass(frozen=True)
 class Steps:
-    """The deltas and their rows. Those of the warm-up come before, and do not count."""
+    """The deltas and their rows. Deltas of the warm-up come before, and do not count."""
 
     timed: int
     rows: int

@@ -218,7 +218,7 @@ def test_frontiers_as_json_has_the_operators_of_a_hydration(
 
 
 def test_explain_prints_the_plan(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
-    """As the operator draws it."""
+    """The plan is printed as the operator draws it."""
     assert main(["explain", "delays", "-n", "prod"]) == 0
     assert capsys.readouterr().out == "the plan of delays in prod\n"
 
@@ -262,7 +262,7 @@ def test_a_strict_or_targeted_query_says_so_to_the_gateway(gateway: Scripted) ->
 def test_why_prints_a_tree_in_which_the_way_to_the_reason_is_marked(
     gateway: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As text, and as JSON."""
+    """The output is text, and JSON."""
     assert main(["why", "delays"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "delays (index) complete before 1970-01-01T00:00:09.000Z, 1.0s behind: has everything s.t has",
@@ -275,7 +275,7 @@ def test_why_prints_a_tree_in_which_the_way_to_the_reason_is_marked(
 
 
 def test_files_are_printed_with_their_states(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a table, with the number of files that are not shown, and as JSON."""
+    """The output is a table, with the number of files that are not shown, and JSON."""
     assert main(["files", "drop"]) == 0
     out, err = capsys.readouterr()
     assert [line.split() for line in out.splitlines()] == [
@@ -301,7 +301,7 @@ def test_a_file_is_let_go_or_read_again(gateway: Scripted, capsys: pytest.Captur
 
 
 def test_retained_tables_are_printed(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a table, with what could not be listed, and as JSON."""
+    """The output is a table, with what could not be listed, and JSON."""
     assert main(["tables", "--retained"]) == 0
     out, err = capsys.readouterr()
     assert [line.split() for line in out.splitlines()] == [
@@ -430,7 +430,7 @@ def test_a_copy_that_takes_longer_than_its_timeout_is_given_up(
 
 @pytest.mark.parametrize(("text", "expected"), [("30s", 30), ("5m", 300), ("1h30m", 5400), ("90s", 90), ("2h", 7200)])
 def test_timeouts_are_written_as_kubectl_writes_them(text: str, expected: float) -> None:
-    """Of hours, minutes and seconds."""
+    """Durations are of hours, minutes and seconds."""
     assert times.parse_duration(text) == expected
 
 

@@ -38,7 +38,7 @@ FILE_TABLE_EDITS: dict[str, Any] = {
     "primaryKey": ["id"],
     "appendOnly": True,
 }
-"""Of each field of a table of csv: what it is edited to."""
+"""The new value of each field of a table of csv."""
 
 
 def files_edited() -> list[list[dict[str, Any]]]:
@@ -264,11 +264,11 @@ KAFKA_TABLE_EDITS: dict[str, dict[str, Any]] = {
     "start": {"start": {"at": "latest"}},
     "onBadRecord": {"onBadRecord": "deadLetter"},
 }
-"""Of each field of a table: what it is edited to."""
+"""The new value of each field of a table."""
 
 
 def test_how_a_kafka_table_goes_on_behind_a_gap_can_be_edited(kubectl: Kubectl) -> None:
-    """Of a table with every field that a table may have; also back to the default."""
+    """The table has every field that a table may have; an edit also goes back to the default."""
     form = {"format": "avro", "schema": {"inline": '"int"'}, "framed": False}
     rest = {"metadata": [{"name": "p", "from": "partition"}], "start": {"offsets": [{"partition": 0, "offset": 5}]}}
     table = {**form, **rest, "envelope": "upsert", "key": form}

@@ -4,7 +4,8 @@
     bytes ──► Unpacker, Instance                            a controller
     bytes ──► FetchStash                                    a replica that keeps an answer
 
-Each takes one frame after the other and says what it was refused with. What must hold of every frame is asserted here.
+Each takes one frame after the other and says what it was refused with. The rule that every frame must keep is asserted
+here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Mutated SQL is planned, or refused with a reason and a position: nothing else comes out of the planner.
 
-`make fuzz-planning` plans more of it. What it finds becomes a case of tests/planner/refused or tests/oracle.
+`make fuzz-planning` plans more of it. A defect that it finds becomes a case of tests/planner/refused or tests/oracle.
 """
 
 from __future__ import annotations

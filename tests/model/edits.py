@@ -119,7 +119,7 @@ class EditedSimulation(Simulation):
         assert holders == {f"export {id}" for d in plans if d.source_imports for id in d.export_ids}
 
     def _reads_nothing(self, name: str) -> bool:
-        """What it reads was dropped: nobody was asked to wait for it if it had not been planned by then."""
+        """Its input was dropped: nobody was asked to wait for it if it had not been planned by then."""
         reads = self.durable[name].spec.reads
         return reads not in self.durable and reads not in TABLES
 

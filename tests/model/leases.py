@@ -20,7 +20,7 @@ MOST_MS = 1_000
 
 @dataclass
 class Promise:
-    """What a client counts on: `id` can be read at `time` before `until_ms`."""
+    """The promise to a client: `id` can be read at `time` before `until_ms`."""
 
     id: GlobalId
     time: Time

@@ -115,7 +115,8 @@ class Simulation:
         self.shards[table].upper += by
 
     def connect(self, name: ReplicaId, tell: Callable[[Description], Description] = lambda true: true) -> None:
-        """As the operator does it: describe, install what is stored, greet, replay. `tell`: what it says of itself."""
+        """Connect as the operator does: describe, install what is stored, greet, replay. `tell`: what it says of
+        itself."""
         self._connections += 1
         self.cut(name)
         replica = self.replicas[name]
@@ -127,7 +128,7 @@ class Simulation:
         replica.greet(self._connections)
 
     def cut(self, name: ReplicaId) -> None:
-        """The controller loses the replica. What the replica has said may still arrive: it is nobody's."""
+        """The controller loses the replica. Messages of the replica may still arrive: they are nobody's."""
         old = self.connections.pop(name, None)
         if old is not None:
             self.clients.lose(name)
@@ -137,7 +138,7 @@ class Simulation:
             self.late.setdefault(name, []).extend((old.number, response) for response in reported)
 
     def arrive_late(self, name: ReplicaId) -> None:
-        """What was said on connections that are no more."""
+        """The messages of connections that are no more."""
         known = self._known()
         for number, response in self.late.pop(name, []):
             self.take(self.instance.receive(name, number, response, self.now))
@@ -221,7 +222,7 @@ class Simulation:
     # --- promises ---
 
     def check(self) -> None:
-        """What holds at every moment."""
+        """Check what holds at every moment."""
         for collection in self._collections():
             before = self.reached.get(collection.id)
             assert before is None or collection.write is None or collection.write >= before, "a frontier went back"
@@ -326,7 +327,7 @@ class Simulation:
             yield from (c for c in self.instance.dataflows.collections_of(owner) if not c.dropped)
 
     def _known(self) -> list[object]:
-        """What is believed of collections and shards."""
+        """The frontiers that are believed of collections and shards."""
         reported = [
             (c.id, c.write, r, on.write, on.input, on.output)
             for c in self._collections()
@@ -335,7 +336,7 @@ class Simulation:
         return [*reported, *((s.id, s.frontiers) for s in self.book.all())]
 
     def _remember_reached(self) -> None:
-        """As statuses do."""
+        """Read the frontiers as statuses do."""
         self.reached |= {c.id: c.write for c in self._collections() if c.write is not None}
 
     def take(self, notices: list[Notice]) -> None:

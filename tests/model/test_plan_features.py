@@ -1,7 +1,7 @@
 """Controller and replicas together, where images of replicas come and go that do not understand every plan.
 
-Older images refuse commands about such a plan (`SimReplica.take`), and that is a violation. Who understands all
-takes up whatever others left undone: nothing was compacted that it has to read.
+Older images refuse commands about such a plan (`SimReplica.take`), and that is a violation. A replica that understands
+all takes up whatever others left undone: nothing was compacted that it has to read.
 
 `TIDEMARK_MODEL_PROGRAMS=20000 pytest tests/model` runs more of them, `TIDEMARK_MODEL_SEED=100` others.
 """

@@ -1,6 +1,6 @@
 """Every family of operators under histories that hypothesis draws.
 
-A few in `make test`; TIDEMARK_FUZZ_EXAMPLES of each family, others every time, to look for mistakes. What is found is
+A few in `make test`; TIDEMARK_FUZZ_EXAMPLES of each family, others every time, to look for mistakes. A failure is
 printed as the smallest script that shows it, and becomes a case.
 """
 

@@ -15,7 +15,7 @@ from tidemark_protocol.types import Column, SqlType
 
 _TYPES = {"VARCHAR": "string", "INTEGER": "int", "NULL": "int"}
 _ZONE = re.compile(r"(?<='\d{4}-\d\d-\d\d) \+00(?=')")
-"""So does pgjdbc write dates."""
+"""Dates are written as pgjdbc does."""
 
 
 class _Forgetful(OrderedDict[Any, Any]):

@@ -236,8 +236,8 @@ class Served:
         self.address = replace(self.address, address=json.loads((self.folder / "gateway.json").read_text())["address"])
 
     def restart_gateway(self, stands: bool = False) -> None:
-        """As a leader that ends, and the next one, which has another address. `stands`: it waits with sinces until
-        leases are renewed."""
+        """Restart the gateway as a leader that ends, and the next one, which has another address. `stands`: it waits
+        with sinces until leases are renewed."""
         self.loop.run(self.gateway.close())
         self.loop.run(self._start_gateway(stands))
 
@@ -250,7 +250,7 @@ class Served:
     # --- clients ---
 
     def options(self, **more: Any) -> dict[str, Any]:
-        """Of libpq."""
+        """The options of libpq."""
         tls = {"sslmode": "verify-full", "sslrootcert": str(self.authority)} if self._tls else {"sslmode": "disable"}
         return {
             "host": "127.0.0.1",

@@ -87,7 +87,7 @@ PostgresSink: database every_ms host key owner port schema secret ssl_mode table
 PublishedView: every_ms location owner retention_hours
 RefreshSchedule: aligned_to at every_ms
 """
-"""What came with the feature of a field, at the time. What such classes get later has a feature of its own."""
+"""The classes that came with the feature of a field, at the time. A later field of theirs has a feature of its own."""
 
 FIRST_SOURCES = "FilesSource TpchSource NexmarkSource DeltaSource PostgresSource KafkaSource WrittenSource"
 """The kinds of sources that came before ingestions required features. It never grows."""
@@ -99,7 +99,7 @@ WITHIN_SOURCES = {
     "IngestedTable.bound_as",
     "KafkaSchema.config_map",
 }
-"""What sources and their tables got later, and an older replica would do without."""
+"""The fields that sources and their tables got later, and an older replica would do without."""
 
 
 def test_each_addition_has_a_feature_name() -> None:

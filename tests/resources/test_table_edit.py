@@ -1,4 +1,4 @@
-"""What an edit of a DataSource's tables changes."""
+"""The changes by an edit of a DataSource's tables."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def of_database(*tables: PostgresTable, removed: tuple[str, ...] = ()) -> Ingest
 
 
 def test_other_columns_of_a_table_of_postgres_are_a_successor() -> None:
-    """Which follows the same table of the database beside the first one, until that one is gone."""
+    """The successor follows the same table of the database beside the first one, until that one is gone."""
     (first,) = database("d", names=("n",), columns=COLUMNS).tables
     assert table_edit(of_database(first), database("d", names=("n",))).is_empty
     edit = table_edit(of_database(first), database("d", names=("m", "n")))
@@ -228,7 +228,7 @@ def test_other_columns_of_a_table_of_postgres_are_a_successor() -> None:
 
 
 def test_a_table_of_postgres_goes_once_the_next_one_has_rows() -> None:
-    """So that a reader of the name finds some; both go where the spec names neither."""
+    """A reader of the name then finds some; both go where the spec names neither."""
     now = of_database(*database("d", "d.2", "d.3", columns=COLUMNS).tables)
     first, second, _ = now.tables
 

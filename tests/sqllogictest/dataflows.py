@@ -108,7 +108,8 @@ class Dataflows:
 
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[Asked]]:
         """The batches of queries that one dataflow can answer, as they begin and end together and are evaluated alike:
-        one expression that needs Catalyst brings all of a dataflow there. Those expected to fail are on their own."""
+        one expression that needs Catalyst brings all of a dataflow there. Queries that are expected to fail are on
+        their own."""
         open: dict[bool, list[Asked]] = {True: [], False: []}
         for one in asked:
             if one.alone:

@@ -6,7 +6,7 @@ speak of, or for themselves:
     hash-threshold n, halt, mode ..., control ..., subtest, sleep, include, require, loop, skipif, onlyif
 
 `loop` and `foreach` repeat records with a variable; `simple` blocks are statements; `let` asks for values that later
-texts name. What no engine of this kind can run is Unknown, with its name.
+texts name. A directive that no engine of this kind can run is Unknown, with its name.
 """
 
 from __future__ import annotations

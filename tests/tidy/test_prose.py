@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 from tests.tidy.checkout import files, generated, name
 
-OUTSIDE = ("tests", "bench")
 WITHOUT_SUBJECT = re.compile(r"(As|Called|How|Of|So|That|Those|Until|What|Which|Who|Why)\b")
 FURTHER = re.compile(r"(?<=\w[.] )(What|Which|Who|Those)\b[^.]*")
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """The docstrings of modules, classes, functions, fields and constants of the product: the place and the text."""
+    """The docstrings of modules, classes, functions, fields and constants: the place and the text."""
     for path in files("*.py"):
-        if generated(path) or name(path).split("/")[0] in OUTSIDE:
+        if generated(path):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             match node:

@@ -88,7 +88,7 @@ def test_a_lease_that_is_ended_holds_nothing() -> None:
 
 
 def test_a_lease_moves_on_with_its_client() -> None:
-    """As that of a stream does: from the later time on everything is kept, and nothing before."""
+    """The lease of a stream moves so: from the later time on everything is kept, and nothing before."""
     leased = Leased()
     leased.grant(499)
     leased.goes_on(700)
@@ -134,7 +134,7 @@ def test_a_lease_adds_what_is_read_at_its_time() -> None:
 
 
 def test_a_lease_keeps_no_dataflow_from_being_dropped() -> None:
-    """What it held is gone with it, and another index of the same id is not."""
+    """The rows that it held are gone with the index, and another index of the same id is not."""
     leased = Leased()
     leased.grant(499)
     leased.instance.drop("ns/d")

@@ -142,7 +142,7 @@ def test_introspection_is_queried_like_tables(system: System) -> None:
 
 
 def test_costs_of_a_dataflow_are_queried_by_operator(system: System) -> None:
-    """What each keeps and how long it has worked, as the replica says; together what the dataflow keeps."""
+    """The replica says what each keeps, and how long it has worked; the sum is what the dataflow keeps."""
     _nations(system)
     costs = "SELECT * FROM tidemark_introspection.operators WHERE dataflow = 'nations' ORDER BY place"
     rows = wait_for("operators to be told", lambda: _reported_operators(system.query(costs)["rows"]), system.log)

@@ -3,7 +3,7 @@
     controller ──TCP──► toxiproxy ──TCP──► Bridge ──unix socket──► replica
 
 toxiproxy knows TCP alone, and a replica listens on a network address with TLS only: the bridge leads to its socket.
-What toxics do is real: bytes that are swallowed, a connection that ends in the middle of a message.
+Toxics have real effects: bytes that are swallowed, a connection that ends in the middle of a message.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def test_crash_the_lease_is_deleted_and_the_next_operator_leads_all_the_same(sys
 
 def test_crash_an_operator_that_was_replaced_in_the_midst_of_an_edit_ends(system: System, status_view: str) -> None:
     """The operator is stopped, so that it cannot know; another one leads, and does what was asked for. The first goes
-    on where it was: replicas refuse it, it finds out, and ends. What it may still have written changes nothing."""
+    on where it was: replicas refuse it, it finds out, and ends. Its last writes, if any, change nothing."""
     system.dataflow("edited", "SELECT count(*) AS n FROM tpch.nation")
     system.wait_hydrated("edited")
     system.dataflow("edited", "SELECT count(*) + 1 AS n FROM tpch.nation")

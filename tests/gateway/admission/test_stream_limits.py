@@ -94,8 +94,8 @@ def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
 def test_waiting_for_a_lost_replica_leaves_units_for_other_instances(
     what: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many units are left as if nothing waited; one more is refused, also of those that wait once their replica is
-    there."""
+    """The units that are left are those that would be left if nothing waited; one more is refused, also of those that
+    wait once their replica is there."""
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     looked = asyncio.Semaphore(0)

@@ -258,8 +258,8 @@ def test_a_query_past_its_time_limit_is_ended() -> None:
 
 
 def test_must_statements_that_wait_for_a_replica_leave_calls_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many statements of each caller may wait, outside of the memory and before they get it; one that waits for a
-    time does not count. Waiting ones keep their places until they go on."""
+    """A number of statements of each caller may wait, outside of the memory and before they get it; one that waits for
+    a time does not count. Waiting ones keep their places until they go on."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
 

@@ -420,7 +420,7 @@ def test_adopted_tables_are_found_by_their_stored_names_and_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_whole: bool
 ) -> None:
     """`a` was taken out and came again, so its rows are those of `a.2`; a column was added upstream that the earlier
-    DataSource did not take. What it did not have is added."""
+    DataSource did not take. A column that it did not have is added."""
     for part, upper, since in (("__remap", 50, 40), ("a", 30, 0), ("a.2", 50, 0), ("b", 50, 0)):
         shard = leave(tmp_path, part, 1, "id")
         shard.compare_and_append(None, expected_upper=0, new_upper=Time(upper), term=WriterTerm(TERM))

@@ -1,5 +1,6 @@
-"""What a connector of Debezium writes for a log of transactions, with transaction metadata: the shapes are those that
-Debezium 3.2 wrote of PostgreSQL, with its JSON converter. It may die anywhere, and begins again somewhat earlier.
+"""The records that a connector of Debezium writes for a log of transactions, with transaction metadata: the shapes are
+those that Debezium 3.2 wrote of PostgreSQL, with its JSON converter. It may die anywhere, and begins again somewhat
+earlier.
 
     events of transaction 728   ids 728:<position>, orders from 1, in each table and in all
     topic of transactions       BEGIN 728:<first position>, END 728:<position of commit> with the numbers of events

@@ -10,7 +10,7 @@ survive    a small step, one task: the executor that has it dies
 exchange   a large delta, exchanged among both: one of them dies as it reads
 asked      fewer are asked for, as where more are not admitted, and then as many as before
 
-Several, parted by commas, are done one after the other by one driver. What happened is said on standard output; what
+Several, parted by commas, are done one after the other by one driver. The outcome is on standard output; what
 the JVMs say while they end is of no interest.
 """
 

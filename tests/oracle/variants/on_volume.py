@@ -6,7 +6,7 @@ disk     the dataflow with its state on this machine's disk       how long its s
 volume   all of it on the volume: every file is written on one    the same updates, and Spark's batch answers
          node and read on the other
 
-Before some steps it waits for a line of its standard input, so that what goes wrong goes wrong then. What it says:
+Before some steps it waits for a line of its standard input, so that what goes wrong goes wrong then. Its lines:
 
 hydrated PLACE MS     step N PLACE MS     failed TYPE TEXT     waits N     incarnations N     agrees
 """

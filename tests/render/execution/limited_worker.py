@@ -1,7 +1,8 @@
 """A replacement of `pyspark.daemon` that limits the memory of each Python worker.
 
 The limit is the operating system's, on what is no mapped file (RLIMIT_DATA), for each worker apart; the JVM has none.
-What is worked on at a time is a small part of what it is elsewhere, so that a state need not be huge to be far larger.
+The amount that is worked on at a time is a small part of what it is elsewhere, so that a state need not be huge to be
+far larger.
 """
 
 from __future__ import annotations

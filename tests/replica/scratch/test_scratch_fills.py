@@ -23,7 +23,7 @@ MIB = 1 << 20
 SIZE = 128 * MIB
 WIDE, ROWS = 32 * 1024, 2048
 """A view takes 64 MiB, and arrangements may take 112. An arrangement that does not fit is not written: so scratch as a
-whole is never scarce, whenever it is looked at. What happens then is in tests/arrangement/spines/test_store.py and
+whole is never scarce, whenever it is looked at. Tests of that case are in tests/arrangement/spines/test_store.py and
 tests/render."""
 
 

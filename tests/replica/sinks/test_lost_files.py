@@ -52,7 +52,7 @@ def assert_right_or_an_error(place: Place, updates: list[tuple[int | None, str |
 
 @pytest.mark.parametrize("index", [0, -1])
 def test_a_lost_file_is_told_and_corrected_by_the_next_sink(places: Places, tmp_path: Path, index: int) -> None:
-    """Of a sink that has written and goes on; each of its files is asked for in turn."""
+    """The sink has written and goes on; each of its files is asked for in turn."""
     updates, place = history(0, 40), places.new()
     view = View(tmp_path / "r1", place.location, updates, 4, Loop())
     view.sink.allow_writes(WriterTerm(1))

@@ -1,4 +1,4 @@
-"""What is left out of the updates of a change cancels, always; and most of what cancels is left out."""
+"""Updates that are left out of a change always cancel; and most of those that cancel are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a Delta table may hold: deletion vectors, column mapping, partitions, the change data feed, all types."""
+"""The contents that a Delta table may have: deletion vectors, column mapping, partitions, the change data feed, all
+types."""
 
 from __future__ import annotations
 
@@ -137,8 +138,8 @@ ADDRESSES = {
 
 
 def test_fields_inside_structs_are_read_by_their_physical_names(tmp_path: Path) -> None:
-    """Of arrays too, with NULLs at each level, in slices; a file that is older than a field has NULL in it. A field
-    that was dropped and added again is another one."""
+    """The structs are in arrays, too, with NULLs at each level, in slices; a file that is older than a field has NULL
+    in it. A field that was dropped and added again is another one."""
     path = str(tmp_path / "up")
     values = [
         {"f-2": "a", "f-3": [{"f-4": 1}, None, {"f-4": None}]},
@@ -235,7 +236,7 @@ def test_what_did_not_change_cancels(tmp_path: Path) -> None:
 
 
 def test_the_feed_is_read_instead_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a commit with change data, no data file is read."""
+    """No data file of a commit with change data is read."""
     path, read = str(tmp_path / "up"), list[str]()
     write_deltalake(path, ids(*range(10)), configuration={"delta.enableChangeDataFeed": "true"})
     one, spec = followed(tmp_path, path)

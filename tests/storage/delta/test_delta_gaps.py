@@ -153,7 +153,7 @@ def test_a_table_that_is_gone_stops_and_goes_on_when_it_is_back(tmp_path: Path) 
     ],
 )
 def test_a_declared_column_that_changed_stops_the_table(tmp_path: Path, fields: list[Any], reason: str) -> None:
-    """What was committed before is ingested first."""
+    """Earlier commits are ingested first."""
     pair = Pair(tmp_path)
     write_deltalake(pair.path, ids(4), mode="append")
     id = Table(pair.path).metadata().id
@@ -279,7 +279,7 @@ def test_another_table_at_the_path_is_resnapshotted(tmp_path: Path, versions: in
 
 @pytest.mark.parametrize("further", [0, 1, 4])
 def test_a_log_that_went_back_is_resnapshotted(tmp_path: Path, further: int) -> None:
-    """As of a table that was restored from a backup: it has the same id, and then other versions."""
+    """The table was restored from a backup: it has the same id, and then other versions."""
     pair = Pair(tmp_path, on_gap="resnapshot")
     shutil.copytree(pair.path, tmp_path / "backup")
     for n in range(2):

@@ -78,7 +78,8 @@ class Keyed:
     ],
 )
 def test_a_violation_stops_the_table_with_its_contents(tmp_path: Path, more: pa.Table, text: str) -> None:
-    """Of an earlier version, of itself, or NULL; for this process and the next. The other table goes on."""
+    """The key is one of an earlier version, one of its own, or NULL; for this process and the next. The other table
+    goes on."""
     keyed = Keyed(tmp_path)
     text = f"KeyViolated: table t: {text}; the replica's log has the first such key"
     keyed.ticks()

@@ -23,7 +23,7 @@ ROWS = 2000
 
 @pytest.fixture(autouse=True)
 def read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As large files are."""
+    """Small files are read twice, as large ones are."""
     monkeypatch.setattr(source, "TWICE_BYTES", 0)
     monkeypatch.setattr(reading, "BATCH_ROWS", 500)
 

@@ -25,7 +25,7 @@ from tidemark_protocol.messages.commands import Command, Peek
 from tidemark_protocol.messages.responses import PeekError, PeekResponse, PeekRows, PeekStashed
 
 PATIENCE_MS = 10_000
-"""How long a peek waits for a replica that is not working on the answer after another one failed."""
+"""The time for which a peek waits for a replica that is not working on the answer after another one failed."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ def _is_of(state: State | None, body: Body) -> TypeGuard[State]:
 
 
 def _reconciled(now: status_documents.Now, generation: int | None) -> status_documents.Now:
-    """What was reconciled. Before the first reconciliation of this process the stored status tells it."""
+    """The generation that was reconciled. The stored status tells it before the first reconciliation of this
+    process."""
     known = now.old.get("observedGeneration") if generation is None else generation
     return now if known is None else replace(now, generation=known)
 

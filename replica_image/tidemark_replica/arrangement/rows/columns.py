@@ -41,7 +41,7 @@ _FIXED = {
 _DTYPES = {t.id: np.dtype(dtype) for t, dtype in _FIXED.items()}
 """The types of NumPy, by the id of Arrow's type: hashing a type costs more than reading a short column."""
 _SEVERAL, _FEW = 3, 1 << 12
-"""So many columns or more, with at most so many rows, are faster to take together."""
+"""A number of columns from which on they are faster to take together, if there are at most so many rows."""
 _BYTES = frozenset({pa.string().id, pa.binary().id})
 _FLOATS = frozenset({pa.float32().id, pa.float64().id})
 _PLAIN = frozenset(_DTYPES) - _FLOATS
