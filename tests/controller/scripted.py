@@ -146,7 +146,7 @@ class Listening(Heard):
             raise LeadershipLost(f"somebody leads under term {by}")
         leadership.term = by + 1
 
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+    def connection_ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
         self.connections_ended.append(task)
 
 
