@@ -113,7 +113,7 @@ class _Measuring:
             self._take(way, run.view.step, [run])
 
     def at_once(self, way: str, runs: Sequence[Run]) -> None:
-        self._take(way, partial(_together, runs), runs)
+        self._take(way, partial(_run_at_once, runs), runs)
 
     def _take(self, way: str, step: Callable[[], object], runs: Sequence[Run]) -> None:
         cost, _ = measured(step)
@@ -132,7 +132,7 @@ class _Measuring:
         return found
 
 
-def _together(runs: Sequence[Run]) -> None:
+def _run_at_once(runs: Sequence[Run]) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         for done in [pool.submit(run.view.step) for run in runs]:
             done.result()

@@ -75,8 +75,8 @@ def _measured(system: System, seconds: float, clients: int, spark_lookups: int) 
         _check(client, rows, at, keys[:: max(len(keys) // CHECKED, 1)])
         for key in keys[:WARM_UP]:
             client.ask(LOOKUP.format(key=key))
-        one = _asked(system, keys, seconds, 1, seed=1)
-    many = _asked(system, keys, seconds, clients, seed=2)
+        one = _lookup_times(system, keys, seconds, 1, seed=1)
+    many = _lookup_times(system, keys, seconds, clients, seed=2)
     some = [int(key) for key in keys[:: max(len(keys) // spark_lookups, 1)][:spark_lookups]]
     spark = SparkLookup(system.shard("table", "table")).times(some)
     return {
@@ -102,7 +102,7 @@ def _measured_busy(system: System, seconds: float) -> Figures:
     return busy(partial(client_of, system), LOOKUP, np.unique(keys), seconds)
 
 
-def _asked(system: System, keys: Any, seconds: float, clients: int, seed: int) -> list[float]:
+def _lookup_times(system: System, keys: Any, seconds: float, clients: int, seed: int) -> list[float]:
     """Milliseconds of each lookup of so many clients within so many seconds."""
     start = threading.Barrier(clients)
 

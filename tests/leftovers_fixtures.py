@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replica.process import alive, descendants, wait_until
+from tests.replica.process import descendants, living, wait_until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,18 +23,18 @@ def nothing_is_left_running(request: pytest.FixtureRequest, tmp_path_factory: py
         return
     folder = f"{tmp_path_factory.getbasetemp()}/".encode()
     try:
-        wait_until(lambda: not left(folder))
+        wait_until(lambda: not remaining_processes(folder))
     except AssertionError:
-        pytest.fail(f"still running at the end of the session: {left(folder)}")
+        pytest.fail(f"still running at the end of the session: {remaining_processes(folder)}")
 
 
-def left(folder: bytes) -> dict[int, str]:
+def remaining_processes(folder: bytes) -> dict[int, str]:
     """Our descendants, and processes that nobody owns any more but that speak of the session's folder. The processes of
     another lane have a folder of the same name in a mount namespace of their own (tests/lanes/memory_folder.py)."""
     ours = namespace(os.getpid())
     named = {int(p.name) for p in Path("/proc").glob("[0-9]*") if folder in command(int(p.name))}
     orphans = {pid for pid in named if namespace(pid) == ours}
-    found = alive((descendants(os.getpid()) | orphans) - {os.getpid()})
+    found = living((descendants(os.getpid()) | orphans) - {os.getpid()})
     return {pid: command(pid).replace(b"\0", b" ").decode(errors="replace")[:200] for pid in sorted(found)}
 
 

@@ -93,7 +93,7 @@ def s3_server(home: Path) -> Iterator[S3Server]:
 
 
 @contextmanager
-def beside(server: S3Server) -> Iterator[S3Server]:
+def server_beside(server: S3Server) -> Iterator[S3Server]:
     """Another server over the same objects, with other credentials."""
     program = ensure_versitygw(os.environ, ProgressOutput(sys.__stderr__ or sys.stderr))
     for _ in range(STARTS_MOST):

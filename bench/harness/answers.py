@@ -27,7 +27,7 @@ def check(what: str, ours: pa.Table, theirs: pa.Table) -> None:
         return
     mine, wanted = _rows(ours), _rows(theirs)
     for got, expected in zip(mine, wanted, strict=True):
-        if not (len(got) == len(expected) and all(map(_same, got, expected))):
+        if not (len(got) == len(expected) and all(map(_is_equal, got, expected))):
             raise WrongAnswer(f"{what}: the row {got} should be {expected}")
 
 
@@ -49,7 +49,7 @@ def _order(value: Any) -> tuple[bool, Any]:
     return (value is not None, value if value is not None else 0)
 
 
-def _same(got: Any, expected: Any) -> bool:
+def _is_equal(got: Any, expected: Any) -> bool:
     if isinstance(got, Decimal) and isinstance(expected, float):
         return math.isclose(got, expected, rel_tol=0.0, abs_tol=TOLERANCE)
     return bool(got == expected)

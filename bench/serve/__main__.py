@@ -30,7 +30,7 @@ from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.live_lineitem import COLUMNS, LOOKUP, NAMESPACE, install_lineitem, started_system
 from bench.harness.processes import cpu_seconds
 from bench.harness.ratios import Figures, rounded
-from bench.serve.clients import WARM_UP, Options, asked, connected, looked_up
+from bench.serve.clients import WARM_UP, Options, connected, looked_up, lookup_times
 from tests.dialects import postgres
 from tests.e2e.oracle import expanded
 from tests.e2e.system import System
@@ -117,14 +117,14 @@ def _measured(
     seconds: float,
     connections: int,
 ) -> Figures:
-    one = asked([ours[0][1]], keys, seconds, 1)
-    peer = asked([theirs], keys, seconds / 3, 1)
+    one = lookup_times([ours[0][1]], keys, seconds, 1)
+    peer = lookup_times([theirs], keys, seconds / 3, 1)
     progress(f"one connection: {p50(one):.2f} ms, PostgreSQL's {p50(peer):.2f} ms")
     assert system.operator is not None
     served = {"pgwire": [pid for pid, _ in ours], "operator": [system.operator.pid]}
     served["replica"] = list(system.replica_pids().values())
     before = {name: _cpu_seconds(pids) for name, pids in served.items()}
-    many = asked([options for _, options in ours], keys, seconds, connections)
+    many = lookup_times([options for _, options in ours], keys, seconds, connections)
     cpu = {name: _cpu_seconds(pids) - before[name] for name, pids in served.items()}
     return {
         "lookup_p50_ms": p50(one),

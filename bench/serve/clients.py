@@ -20,7 +20,7 @@ Options = Mapping[str, Any]
 """The options of a connection, as libpq has them."""
 
 
-def asked(servers: Sequence[Options], keys: Sequence[int], seconds: float, connections: int) -> list[float]:
+def lookup_times(servers: Sequence[Options], keys: Sequence[int], seconds: float, connections: int) -> list[float]:
     """Milliseconds of each lookup of so many connections within so many seconds."""
     processes = min(CLIENT_PROCESSES, connections)
     shares = [list(range(connections))[number::processes] for number in range(processes)]

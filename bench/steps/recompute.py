@@ -58,7 +58,7 @@ def _of_size(view: Measured, size: str) -> Figures:
 
 def _against_spark(given: Setting, history: TpchHistory, view: Measured) -> Figures:
     lines = history.tables["lineitem"]
-    size, small = size_name(_asked(given, history)), _asked(given, history) <= CACHED_LINES_MAX
+    size, small = size_name(_requested_lines(given, history)), _requested_lines(given, history) <= CACHED_LINES_MAX
     progress(f"{history.label}: Spark as a batch")
     now = dict(history.tables) | {
         "lineitem": history.duckdb.write("lineitem", history.folder / "now.parquet", lines.schema)
@@ -72,5 +72,5 @@ def _against_spark(given: Setting, history: TpchHistory, view: Measured) -> Figu
     return found
 
 
-def _asked(given: Setting, history: TpchHistory) -> int:
+def _requested_lines(given: Setting, history: TpchHistory) -> int:
     return next(lines for lines in given.options.recompute_lines if label(lines) == history.label)

@@ -74,7 +74,7 @@ def _costs(given: Setting, count: int) -> dict[str, list[Cost]]:
         runs = [Run(given.task, history, QUERY) for _ in range(count)]
         steps = [run.view.step for run in runs]
         ways: dict[str, Callable[[Steps], None]]
-        ways = {"turns": _in_turns, "apart": partial(_at_once, THREADS), "together": _together}
+        ways = {"turns": _in_turns, "apart": partial(_at_once, THREADS), "together": _step_at_once}
         costs: dict[str, list[Cost]] = {way: [] for way in ways}
         for number in range(rounds):
             for way, take in ways.items():
@@ -100,7 +100,7 @@ def _at_once(threads: int, steps: Steps) -> None:
             done.result()
 
 
-def _together(steps: Steps) -> None:
+def _step_at_once(steps: Steps) -> None:
     with _gathered(len(steps)):
         _at_once(len(steps), steps)
 

@@ -30,7 +30,7 @@ from tidemark_protocol.tls.identities import OPERATOR, replica_identity
 AT_AUTHORITY = ("", AUTHORITY)
 
 
-def kept(store: MemoryStore, place: SecretLocation) -> HolderFiles:
+def stored_files(store: MemoryStore, place: SecretLocation) -> HolderFiles:
     found = leaves.from_files(store.kept[place.key].bag)
     assert found is not None
     return found
@@ -85,13 +85,13 @@ def test_a_holder_has_its_certificate_when_hold_returns_and_it_is_not_issued_aga
         store, clock = MemoryStore(), Clock()
         keeper = await started(store, clock)
         await keeper.hold(R1_PLACE, R1)
-        leaf = kept(store, R1_PLACE)
+        leaf = stored_files(store, R1_PLACE)
         assert subject_uri(leaf.pair.certificate) == R1.uri
         assert leaf.authorities == keeper.material().authorities
         for again in (keeper, await started(store, clock)):
             await again.hold(R1_PLACE, R1)
             await again.look()
-        assert kept(store, R1_PLACE) == leaf
+        assert stored_files(store, R1_PLACE) == leaf
 
     asyncio.run(scenario())
 
@@ -105,7 +105,7 @@ def test_a_replica_made_again_under_its_name_gets_a_certificate_of_its_own() -> 
         await keeper.hold(R1_PLACE, R1)
         later = replica_identity("team-a", "r1", "9999")
         await keeper.hold(R1_PLACE, later)
-        assert subject_uri(kept(store, R1_PLACE).pair.certificate) == later.uri
+        assert subject_uri(stored_files(store, R1_PLACE).pair.certificate) == later.uri
 
     asyncio.run(scenario())
 
@@ -118,7 +118,7 @@ def test_all_are_renewed_when_it_is_time_and_nothing_is_written_before() -> None
         keeper = await started(store, clock)
         for place, identity in ((R1_PLACE, R1), (R2_PLACE, R2)):
             await keeper.hold(place, identity)
-        own, first, writes = keeper.material(), kept(store, R1_PLACE), store.writes
+        own, first, writes = keeper.material(), stored_files(store, R1_PLACE), store.writes
         clock.forward(days=19.9)
         await keeper.look()
         assert store.writes == writes
@@ -126,7 +126,7 @@ def test_all_are_renewed_when_it_is_time_and_nothing_is_written_before() -> None
         clock.forward(days=0.1)
         await keeper.look()
         assert store.writes == writes + 2
-        assert kept(store, R1_PLACE) != first
+        assert stored_files(store, R1_PLACE) != first
         assert keeper.material() != own
         assert subject_uri(keeper.material().certificate) == OPERATOR.uri
         assert OPERATOR.uri not in {subject_uri(leaf.pair.certificate) for leaf in leaves_in(store)}
@@ -163,7 +163,7 @@ def test_a_deleted_certificate_is_issued_again() -> None:
         assert R1_PLACE.key not in store.kept
         clock.forward(days=1 / 24)
         await keeper.look()
-        assert subject_uri(kept(store, R1_PLACE).pair.certificate) == R1.uri
+        assert subject_uri(stored_files(store, R1_PLACE).pair.certificate) == R1.uri
 
     asyncio.run(scenario())
 
@@ -178,8 +178,8 @@ def test_a_deleted_authority_is_made_again_and_issues_all_certificates() -> None
         del store.kept[AT_AUTHORITY]
         await keeper.look()
         signer = from_files(store.kept[AT_AUTHORITY].bag).signer.certificate
-        assert is_signed_by(kept(store, R1_PLACE).pair.certificate, signer)
-        assert keeper.material().authorities == signer == kept(store, R1_PLACE).authorities
+        assert is_signed_by(stored_files(store, R1_PLACE).pair.certificate, signer)
+        assert keeper.material().authorities == signer == stored_files(store, R1_PLACE).authorities
 
     asyncio.run(scenario())
 
@@ -254,10 +254,10 @@ def test_one_place_that_cannot_be_used_keeps_no_other_from_a_renewal() -> None:
         with pytest.raises(CertificateRefused):
             await keeper.hold(R1_PLACE, R1)
         await keeper.hold(R2_PLACE, R2)
-        first = kept(store, R2_PLACE)
+        first = stored_files(store, R2_PLACE)
         clock.forward(days=21)
         await keeper.look()
-        assert kept(store, R2_PLACE) != first
+        assert stored_files(store, R2_PLACE) != first
 
     asyncio.run(scenario())
 
@@ -299,10 +299,10 @@ def test_a_released_certificate_is_not_renewed() -> None:
         await keeper.hold(R1_PLACE, R1)
         await keeper.hold(R2_PLACE, R2)
         keeper.retain({R2_PLACE.key})
-        first = kept(store, R1_PLACE)
+        first = stored_files(store, R1_PLACE)
         clock.forward(days=21)
         await keeper.look()
-        assert kept(store, R1_PLACE) == first
+        assert stored_files(store, R1_PLACE) == first
 
     asyncio.run(scenario())
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from tests.chart.render import NAMESPACE, kept
+from tests.chart.render import NAMESPACE, rendered_objects
 from tests.waiting import until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.programs.module_files import ensure_monitoring_kinds
@@ -54,12 +54,12 @@ def monitored(cluster: ControlPlane) -> ControlPlane:
 def rights(cluster: ControlPlane) -> ControlPlane:
     """The confined release's accounts, roles and bindings, applied."""
     kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole")
-    apply(cluster, [body for body in kept("confined") if body["kind"] in kinds])
-    known(cluster)
+    apply(cluster, [body for body in rendered_objects("confined") if body["kind"] in kinds])
+    wait_for_bindings(cluster)
     return cluster
 
 
-def known(plane: ControlPlane) -> None:
+def wait_for_bindings(plane: ControlPlane) -> None:
     """Waits until the API server judges by all roles and bindings that there are: it comes to know of them a little
     later, of each kind in order. So what is made now is known last."""
     user = f"mark-{secrets.token_hex(4)}"

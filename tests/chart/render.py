@@ -130,7 +130,7 @@ def documents(text: str) -> list[dict[str, Any]]:
     return [body for body in yaml.load_all(text, Strict) if body]
 
 
-def kept(case: str) -> list[dict[str, Any]]:
+def rendered_objects(case: str) -> list[dict[str, Any]]:
     """The rendered objects of a case."""
     return documents((RENDERED / f"{case}.yaml").read_text())
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest, kept, pods
+from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest, pods, rendered_objects
 from tests.orchestrator.pods import SETTINGS, large
 from tidemark_operator.certificates.names import MOUNT_PATH, PLANNER
 from tidemark_operator.gateway.server.endpoint_slice import GatewayService
@@ -110,7 +110,9 @@ def test_rendered_manifests_are_of_this_chart(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_each_container_is_bounded_and_only_clients_of_the_api_server_have_a_token(case: str) -> None:
     """Executors and replicas are the operator's; these are the chart's own."""
-    found = {pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["spec"] for pod in pods(kept(case))}
+    found = {
+        pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["spec"] for pod in pods(rendered_objects(case))
+    }
 
     with_token = {"operator": True, "planner": False, "pgwire": False, "test": True}
     assert {name: spec["automountServiceAccountToken"] for name, spec in found.items()} == {
@@ -124,9 +126,11 @@ def test_each_container_is_bounded_and_only_clients_of_the_api_server_have_a_tok
 @pytest.mark.parametrize("case", CASES)
 def test_services_budgets_and_policies_select_the_pods_they_are_for(case: str) -> None:
     """Whatever labels a user adds."""
-    labels = {name: pod["metadata"]["labels"] for name, pod in zip(names_of(case), pods(kept(case)), strict=True)}
+    labels = {
+        name: pod["metadata"]["labels"] for name, pod in zip(names_of(case), pods(rendered_objects(case)), strict=True)
+    }
     roles = {ROLE: DRIVER}, {ROLE: EXECUTOR}
-    for body in kept(case):
+    for body in rendered_objects(case):
         selector = body.get("spec", {}).get("selector") or body.get("spec", {}).get("podSelector")
         if selector is None:
             continue
@@ -145,7 +149,9 @@ def names_of(case: str) -> tuple[str, ...]:
 def test_pgwire_understands_its_arguments() -> None:
     """Its files are in the volumes, and of the gateway's Secret it has the authority alone."""
     [spec] = [
-        pod["spec"] for pod in pods(kept("watched")) if pod["spec"].get("serviceAccountName") == "tidemark-pgwire"
+        pod["spec"]
+        for pod in pods(rendered_objects("watched"))
+        if pod["spec"].get("serviceAccountName") == "tidemark-pgwire"
     ]
     options = parser().parse_args(spec["containers"][0]["args"])
     assert (options.listen, options.gateway, options.insecure_loopback) == (
@@ -166,10 +172,16 @@ def test_pgwire_understands_its_arguments() -> None:
 
 @pytest.mark.parametrize(("case", "defines"), [("default", False), ("watched", True), ("reading", False)])
 def test_the_operator_refuses_definitions_unless_the_chart_gives_it_the_rights(case: str, defines: bool) -> None:
-    [spec] = [pod["spec"] for pod in pods(kept(case)) if pod["spec"].get("serviceAccountName") == "tidemark-operator"]
+    [spec] = [
+        pod["spec"]
+        for pod in pods(rendered_objects(case))
+        if pod["spec"].get("serviceAccountName") == "tidemark-operator"
+    ]
     assert parse(spec["containers"][0]["args"]).defines is defines
     [role] = [
-        body for body in kept(case) if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "tidemark-operator"
+        body
+        for body in rendered_objects(case)
+        if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "tidemark-operator"
     ]
     may = {
         verb
@@ -187,9 +199,13 @@ def test_the_operator_refuses_definitions_unless_the_chart_gives_it_the_rights(c
 def test_the_operator_reads_service_accounts_where_it_takes_passwords_and_nowhere_else(
     case: str, passwords: bool
 ) -> None:
-    [spec] = [pod["spec"] for pod in pods(kept(case)) if pod["spec"].get("serviceAccountName") == "tidemark-operator"]
+    [spec] = [
+        pod["spec"]
+        for pod in pods(rendered_objects(case))
+        if pod["spec"].get("serviceAccountName") == "tidemark-operator"
+    ]
     assert parse(spec["containers"][0]["args"]).passwords is passwords
-    roles = [body for body in kept(case) if body["kind"] in ("ClusterRole", "Role")]
+    roles = [body for body in rendered_objects(case) if body["kind"] in ("ClusterRole", "Role")]
     may = [
         (role["metadata"]["name"], rule["verbs"])
         for role in roles
@@ -205,7 +221,7 @@ def test_policies_of_replicas_name_their_ports_and_roles() -> None:
     ports = {port["name"] for port in container["ports"]}
     policies = {
         b["spec"]["podSelector"]["matchLabels"][ROLE]: b["spec"]["ingress"]
-        for b in kept("watched")
+        for b in rendered_objects("watched")
         if b["kind"] == "NetworkPolicy" and b["metadata"]["namespace"] == "team-b"
     }
 
@@ -216,7 +232,9 @@ def test_policies_of_replicas_name_their_ports_and_roles() -> None:
 def test_the_planner_has_the_certificate_that_the_operator_makes() -> None:
     """Both know it by name; mounted whole, so that it is renewed in the pod."""
     planner = next(
-        pod["spec"] for pod in pods(kept("default")) if pod["spec"]["serviceAccountName"] == "tidemark-planner"
+        pod["spec"]
+        for pod in pods(rendered_objects("default"))
+        if pod["spec"]["serviceAccountName"] == "tidemark-planner"
     )
     [container] = planner["containers"]
     [mount] = [each for each in container["volumeMounts"] if each["name"] == "tls"]
@@ -230,7 +248,7 @@ def test_the_planner_has_the_certificate_that_the_operator_makes() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_gateways_ports_are_those_that_the_operator_listens_at(case: str) -> None:
     """Nothing selects the pod: Service, EndpointSlice, policy and container must name the same."""
-    bodies = {(body["kind"], body["metadata"]["name"]): body for body in kept(case)}
+    bodies = {(body["kind"], body["metadata"]["name"]): body for body in rendered_objects(case)}
     service, endpoints = bodies["Service", "tidemark-gateway"], bodies["EndpointSlice", "tidemark-gateway"]
     [container] = bodies["Deployment", "tidemark-operator"]["spec"]["template"]["spec"]["containers"]
     listens = {port["containerPort"]: port["name"] for port in container["ports"]}
@@ -249,7 +267,7 @@ def test_the_gateways_ports_are_those_that_the_operator_listens_at(case: str) ->
 
 def test_a_confined_operator_has_rights_in_its_namespaces_alone() -> None:
     """With watchNamespaces, no ClusterRole is bound to it."""
-    kinds = {(body["kind"], body["metadata"].get("namespace")) for body in kept("confined")}
+    kinds = {(body["kind"], body["metadata"].get("namespace")) for body in rendered_objects("confined")}
 
     assert {("Role", "team-a"), ("Role", "team-b")} <= kinds
     assert not any(kind == "ClusterRoleBinding" for kind, _ in kinds)
@@ -258,7 +276,7 @@ def test_a_confined_operator_has_rights_in_its_namespaces_alone() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_roles_of_users_are_made_unless_another_release_has_them(case: str) -> None:
     """Their names are the cluster's, so a second release with them could not be installed."""
-    there = {body["metadata"]["name"] for body in kept(case) if body["kind"] == "ClusterRole"}
+    there = {body["metadata"]["name"] for body in rendered_objects(case) if body["kind"] == "ClusterRole"}
     roles = {"tidemark-view", "tidemark-edit", "tidemark-read-data", "tidemark-copy-data", "tidemark-change-files"}
     roles |= {"tidemark-write-data", "tidemark-delete-tables"}
 
@@ -268,7 +286,7 @@ def test_roles_of_users_are_made_unless_another_release_has_them(case: str) -> N
 @pytest.mark.parametrize("case", CASES)
 def test_all_pods_run_as_the_user_that_is_asked_for(case: str) -> None:
     """Or as no one in particular, where the cluster is to choose; never as root."""
-    for pod in pods(kept(case)):
+    for pod in pods(rendered_objects(case)):
         security = pod["spec"]["securityContext"]
         assert {security.get(name) for name in ("runAsUser", "runAsGroup", "fsGroup")} == {USERS[case]}
         assert security["runAsNonRoot"] is True
@@ -277,7 +295,9 @@ def test_all_pods_run_as_the_user_that_is_asked_for(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_operator_understands_its_arguments(case: str) -> None:
     """The chart and the program are of one version."""
-    operator = next(pod for pod in pods(kept(case)) if pod["spec"]["serviceAccountName"] == "tidemark-operator")
+    operator = next(
+        pod for pod in pods(rendered_objects(case)) if pod["spec"]["serviceAccountName"] == "tidemark-operator"
+    )
     [container] = operator["spec"]["containers"]
     options = parse(container["args"])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.clusters import apply, cluster, rights
-from tests.chart.render import NAMESPACE, kept
+from tests.chart.render import NAMESPACE, rendered_objects
 from tests.chart.test_operator_rights import kubeconfig_of
 from tests.e2e.system import wait_for
 from tests.waiting import BOUND
@@ -92,7 +92,7 @@ def operator(plane: ControlPlane, folder: Path, pod: str, kubeconfig: Path) -> I
 @pytest.fixture
 def service(rights: ControlPlane) -> ControlPlane:
     """The chart's Service and EndpointSlice, as they are installed."""
-    apply(rights, [b for b in kept("confined") if b["metadata"]["name"] == "tidemark-gateway"])
+    apply(rights, [b for b in rendered_objects("confined") if b["metadata"]["name"] == "tidemark-gateway"])
     return rights
 
 
@@ -111,7 +111,7 @@ def test_the_service_leads_to_the_leader_and_nowhere_when_it_ends(service: Contr
             wait_for("the Service to lead to it", lambda: leads_to(service) == ["one"], one.log)
             two = second.enter_context(operator(service, tmp_path / "two", "two", kubeconfig))
             wait_for("another to stand by", lambda: "standing by: " in two.log(), two.log)
-            apply(service, [b for b in kept("confined") if b["kind"] == "EndpointSlice"])
+            apply(service, [b for b in rendered_objects("confined") if b["kind"] == "EndpointSlice"])
             assert leads_to(service) == ["one"]
             assert not (two.folder / "state" / "gateway.json").exists()
         wait_for("the Service to lead to the other", lambda: leads_to(service) == ["two"], two.log)
@@ -148,5 +148,5 @@ def test_a_deleted_endpointslice_is_said_and_found_again(service: ControlPlane, 
     service.kubectl("delete", "-n", NAMESPACE, "endpointslice", "tidemark-gateway")
     with operator(service, tmp_path / "one", "one", kubeconfig) as one:
         wait_for("it to be missed", lambda: "helm upgrade creates it" in one.log(), one.log)
-        apply(service, [b for b in kept("confined") if b["kind"] == "EndpointSlice"])
+        apply(service, [b for b in rendered_objects("confined") if b["kind"] == "EndpointSlice"])
         wait_for("the Service to lead to it", lambda: leads_to(service) == ["one"], one.log)

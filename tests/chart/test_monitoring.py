@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
-from tests.chart.render import CHART, ROOT, kept
+from tests.chart.render import CHART, ROOT, rendered_objects
 from tests.gateway.server.test_metrics import fleet
 from tests.gateway.source_tables import registered
 from tidemark_operator import metrics
@@ -120,7 +120,7 @@ def test_the_reference_has_every_metric_of_the_operator() -> None:
 
 def test_dashboard_and_alerts_are_rendered_as_they_are() -> None:
     """Their own braces are nothing that helm takes for its own."""
-    bodies = {(body["kind"], body["metadata"]["name"]): body for body in kept("watched")}
+    bodies = {(body["kind"], body["metadata"]["name"]): body for body in rendered_objects("watched")}
 
     assert bodies["PrometheusRule", "tidemark-operator"]["spec"] == ALERTS
     assert json.loads(bodies["ConfigMap", "tidemark-dashboards"]["data"]["tidemark.json"]) == DASHBOARD
@@ -129,4 +129,9 @@ def test_dashboard_and_alerts_are_rendered_as_they_are() -> None:
 
 def test_without_prometheus_there_is_nothing_of_it() -> None:
     """A release must not fail for kinds that the cluster does not have."""
-    assert not [body for case in ("default", "confined") for body in kept(case) if "monitoring" in body["apiVersion"]]
+    assert not [
+        body
+        for case in ("default", "confined")
+        for body in rendered_objects(case)
+        if "monitoring" in body["apiVersion"]
+    ]

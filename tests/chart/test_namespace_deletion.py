@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.clusters import GROUP, May, account, answers, apply, cluster, known, rights
-from tests.chart.render import NAMESPACE, kept
+from tests.chart.clusters import GROUP, May, account, answers, apply, cluster, rights, wait_for_bindings
+from tests.chart.render import NAMESPACE, rendered_objects
 from tests.chart.test_operator_rights import REPLICA, STORE, kubeconfig_of, made, shapes
 from tests.waiting import BOUND, until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
@@ -68,8 +68,15 @@ def bindings(rights: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def give(plane: ControlPlane) -> None:
-    apply(plane, [b for b in kept("confined") if b["kind"] == "RoleBinding" and b["metadata"]["namespace"] == "team-b"])
-    known(plane)
+    apply(
+        plane,
+        [
+            b
+            for b in rendered_objects("confined")
+            if b["kind"] == "RoleBinding" and b["metadata"]["namespace"] == "team-b"
+        ],
+    )
+    wait_for_bindings(plane)
 
 
 def take(plane: ControlPlane) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.clusters import GROUP, OURS, May, account, answers, apply, cluster, known, rights
-from tests.chart.render import NAMESPACE, kept
+from tests.chart.clusters import GROUP, OURS, May, account, answers, apply, cluster, rights, wait_for_bindings
+from tests.chart.render import NAMESPACE, rendered_objects
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.names import PLANNER as PLANNER_SECRET
@@ -114,7 +114,11 @@ def test_accounts_may_do_their_work_and_nothing_else(rights: ControlPlane) -> No
 
 def test_all_that_the_roles_of_accounts_name_is_asked_about() -> None:
     """A rule that is added is found by the test above only where it asks for the kind."""
-    roles = [body for body in kept("confined") if body["kind"] == "Role" and body["metadata"]["name"] not in FOR_USERS]
+    roles = [
+        body
+        for body in rendered_objects("confined")
+        if body["kind"] == "Role" and body["metadata"]["name"] not in FOR_USERS
+    ]
     named = {
         f"{resource}.{group}".rstrip(".") if "/" not in resource else resource.replace("/", f".{group}/")
         for role in roles
@@ -188,13 +192,17 @@ def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
             for user, role in bindings.items()
         ],
     )
-    known(rights)
+    wait_for_bindings(rights)
     assert answers(rights, [may for may, _ in USERS]) == dict(USERS)
 
 
 def test_roles_of_users_are_part_of_the_clusters_own() -> None:
     """Viewers and editors of a namespace have our rights without another binding; rows are given on purpose."""
-    labels = {b["metadata"]["name"]: b["metadata"]["labels"] for b in kept("default") if b["kind"] == "ClusterRole"}
+    labels = {
+        b["metadata"]["name"]: b["metadata"]["labels"]
+        for b in rendered_objects("default")
+        if b["kind"] == "ClusterRole"
+    }
     parts = {
         name: {label.rpartition("aggregate-to-")[2] for label in found if "aggregate-to-" in label}
         for name, found in labels.items()

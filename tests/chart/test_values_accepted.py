@@ -18,9 +18,9 @@ from tests.chart.render import (
     RENDERED,
     documents,
     helm,
-    kept,
     pods,
     render,
+    rendered_objects,
     template,
 )
 from tests.waiting import BOUND
@@ -39,7 +39,7 @@ def podless(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_api_server_takes_what_was_rendered(case: str, monitored: ControlPlane) -> None:
     """All of it, strictly, without keeping it."""
-    bodies = podless(kept(case))
+    bodies = podless(rendered_objects(case))
 
     assert len(apply(monitored, bodies, "--dry-run=server")) == len(bodies)
 
@@ -58,7 +58,7 @@ def test_misspelt_monitoring_is_refused(
     kind: str, below: tuple[str | int, ...], right: str, wrong: str, message: str, monitored: ControlPlane
 ) -> None:
     """The other tests accept values, which says something only if wrong ones are refused."""
-    body = next(b for b in kept("watched") if b["kind"] == kind)
+    body = next(b for b in rendered_objects("watched") if b["kind"] == kind)
     assert apply(monitored, [body], "--dry-run=server")
     inside = body["spec"]
     for step in below:
@@ -72,7 +72,7 @@ def test_misspelt_monitoring_is_refused(
 @pytest.mark.cluster
 def test_an_interval_that_is_none_is_refused(monitored: ControlPlane) -> None:
     """The kinds say what values look like, too."""
-    body = next(b for b in kept("watched") if b["kind"] == "PodMonitor")
+    body = next(b for b in rendered_objects("watched") if b["kind"] == "PodMonitor")
     body["spec"]["podMetricsEndpoints"][0]["interval"] = "often"
 
     with pytest.raises(KubectlFailed, match="interval"):
@@ -95,18 +95,18 @@ def test_pods_are_admitted_where_only_restricted_ones_are(cluster: ControlPlane)
     """The pods of all cases are admitted; and the namespace does refuse: the same pods with any of it taken away."""
     cluster.kubectl("wait", "-n", NAMESPACE, "--for=create", "serviceaccount/default", f"--timeout={BOUND:.0f}s")
     for case in CASES:
-        made = as_pods(kept(case))
+        made = as_pods(rendered_objects(case))
         for pod in made:
             pod["spec"].pop("priorityClassName", None)  # of another namespace's
         assert len(apply(cluster, made, "--dry-run=server")) == len(made) >= 3
 
     for taken in ("runAsNonRoot", "seccompProfile"):
-        lax = as_pods(kept("default"))
+        lax = as_pods(rendered_objects("default"))
         del lax[0]["spec"]["securityContext"][taken]
         with pytest.raises(KubectlFailed, match=f"violates PodSecurity.*{taken}"):
             apply(cluster, lax, "--dry-run=server")
     for taken in ("allowPrivilegeEscalation", "capabilities"):
-        lax = as_pods(kept("default"))
+        lax = as_pods(rendered_objects("default"))
         del lax[0]["spec"]["containers"][0]["securityContext"][taken]
         with pytest.raises(KubectlFailed, match=f"violates PodSecurity.*{taken}"):
             apply(cluster, lax, "--dry-run=server")

@@ -187,8 +187,8 @@ def test_a_subscribe_after_one_that_was_lost_finds_the_gateway_anew() -> None:
     with connected(Restarted()) as connection:
         before = connection.link.gateway()
         with pytest.raises(tidemark.OperationalError, match="does not know this token"):
-            asyncio.run(told(connection))
-        assert len(asyncio.run(told(connection))) == 2
+            asyncio.run(changes_by_time(connection))
+        assert len(asyncio.run(changes_by_time(connection))) == 2
         assert connection.link.gateway() is not before
 
 
@@ -212,7 +212,7 @@ def test_what_is_closed_or_wrong_is_refused() -> None:
         tidemark.connect("gateway:1", token="a", namespace="ns")
 
 
-async def told(connection: tidemark.Connection, **options: Any) -> list[tuple[int, list[tuple[Any, ...]]]]:
+async def changes_by_time(connection: tidemark.Connection, **options: Any) -> list[tuple[int, list[tuple[Any, ...]]]]:
     return [
         (time, [tuple(row.values()) for row in changes.to_pylist()])
         async for time, changes in connection.subscribe("delays", **options)
@@ -223,7 +223,7 @@ def test_changes_of_a_time_come_together_and_once() -> None:
     """Also those that came in several batches, of which one has what another had."""
     gateway = Subscribes()
     with connected(gateway) as connection:
-        changes = asyncio.run(told(connection, as_of=5, snapshot=False))
+        changes = asyncio.run(changes_by_time(connection, as_of=5, snapshot=False))
     assert changes == [(1000, [(1, "a", 1), (1, "b", 2), (1, "c", 3)]), (2000, [(-1, "a", 1)])]
     (asked,) = gateway.asked
     assert (asked.as_of, asked.without_snapshot, asked.namespace, asked.instance) == (5, True, "ns", "i")
@@ -231,7 +231,7 @@ def test_changes_of_a_time_come_together_and_once() -> None:
 
 def test_progress_has_times_without_changes() -> None:
     with connected(Subscribes()) as connection:
-        changes = asyncio.run(told(connection, progress=True))
+        changes = asyncio.run(changes_by_time(connection, progress=True))
     assert [(time, len(rows)) for time, rows in changes] == [(1000, 3), (2000, 1), (2999, 0)]
 
 
@@ -245,7 +245,7 @@ def test_no_progress_comes_before_the_rows() -> None:
                 yield pb.SubscribeReply(batch=pb.SubscribeBatch(lower=lower, upper=upper))
 
     with connected(Empty()) as connection:
-        assert asyncio.run(told(connection, progress=True)) == [(HEADER.as_of, [])]
+        assert asyncio.run(changes_by_time(connection, progress=True)) == [(HEADER.as_of, [])]
 
 
 def test_half_of_a_time_is_never_told() -> None:
@@ -258,4 +258,4 @@ def test_half_of_a_time_is_never_told() -> None:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "division by zero")
 
     with connected(Broken()) as connection, pytest.raises(tidemark.OperationalError, match="division by zero"):
-        assert asyncio.run(told(connection)) == []
+        assert asyncio.run(changes_by_time(connection)) == []

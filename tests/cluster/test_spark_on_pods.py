@@ -90,13 +90,13 @@ def driver_context(of: ReplicaShape, settings: KubernetesSettings, secret: str) 
             "roleRef": role,
             "subjects": [{"kind": "ServiceAccount", "name": account}],
         },
-        kept(of, secret),
+        secret_of_spark(of, secret),
         pods.config_map(template_name(of, settings), {TEMPLATE_FILE: template(of, settings)}),
         pods.config_map("job", {"executors_job.py": (JOBS / "executors.py").read_text()}),
     ]
 
 
-def kept(of: ReplicaShape, secret: str) -> dict[str, Any]:
+def secret_of_spark(of: ReplicaShape, secret: str) -> dict[str, Any]:
     """The secrets by which Spark's processes know each other."""
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": of.name}, "stringData": {SECRET_FILE: secret}}
 
@@ -173,7 +173,7 @@ def test_crash_executors_go_with_their_driver(application: Application) -> None:
 def test_an_executor_that_does_not_know_the_secret_is_refused(application: Application, secret: str) -> None:
     """It ends, and takes no part in any job; with the secret that the driver knows, the next one does."""
     lost, stays = application.wait_for_both()["hosts"]
-    pods.apply(application.node, application.namespace, kept(application.of, secrets.token_hex(24)))
+    pods.apply(application.node, application.namespace, secret_of_spark(application.of, secrets.token_hex(24)))
     application.node.kubectl("delete", "-n", application.namespace, "pod", lost, "--force", "--grace-period=0")
 
     def refused() -> bool:
@@ -181,7 +181,7 @@ def test_an_executor_that_does_not_know_the_secret_is_refused(application: Appli
 
     wait_for("an executor that is refused", refused)
     assert all(set(result["hosts"]) <= {lost, stays} for result in application.results())
-    pods.apply(application.node, application.namespace, kept(application.of, secret))
+    pods.apply(application.node, application.namespace, secret_of_spark(application.of, secret))
     before = len(application.results())
     until(lambda: stays in application.wait_for_both(before)["hosts"])
 

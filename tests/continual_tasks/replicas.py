@@ -146,7 +146,7 @@ def columns(description: DataflowDescription) -> tuple[Column, ...]:
     return sink.shard.columns
 
 
-def later(description: DataflowDescription) -> DataflowDescription:
+def restarted(description: DataflowDescription) -> DataflowDescription:
     """The task as it is sent after a restart: from the last time that was written on."""
     sink = description.sink_exports[0].sink
     assert isinstance(sink, ContinualTaskSink)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.continual_tasks.cases import TASKS
 from tests.continual_tasks.fold import Task, fold
-from tests.continual_tasks.replicas import EXPORT, Replica, Tables, columns, describe, later, written
+from tests.continual_tasks.replicas import EXPORT, Replica, Tables, columns, describe, restarted, written
 from tests.oracle.histories import History, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
@@ -49,7 +49,7 @@ def test_crash_replicas_that_compete_do_each_change_once(oracle: Oracle, tmp_pat
     end = history.last + 1
     compete([steady, dying], tables, (history.as_of + end) // 2, rng)
     dying.end()
-    anew = Replica(oracle.spark, tmp_path / "r3", later(description))
+    anew = Replica(oracle.spark, tmp_path / "r3", restarted(description))
     compete([steady, anew], tables, end, rng)
     steady.end()
     anew.end()
@@ -68,14 +68,14 @@ def test_crash_killed_again_and_again_at_any_moment(oracle: Oracle, tmp_path: Pa
     tables.append((history.as_of + 1 + end) // 2)
     description = describe(oracle.catalyst, task, tmp_path, history.as_of)
     for life in range(5):
-        replica = Replica(oracle.spark, tmp_path / f"r{life}", later(description), handles=CutShort())
+        replica = Replica(oracle.spark, tmp_path / f"r{life}", restarted(description), handles=CutShort())
         dies_at = rng.randrange(replica.written, tables.upper + 1)
         replica.loop.run_until(lambda r=replica, at=dies_at: r.written >= at, replica.advance)  # type: ignore[misc]
         for _ in range(rng.randrange(8)):
             replica.turn()
         replica.end()
     tables.append(end)
-    last = Replica(oracle.spark, tmp_path / "last", later(description))
+    last = Replica(oracle.spark, tmp_path / "last", restarted(description))
     last.write_until(end)
     last.end()
 
@@ -93,14 +93,14 @@ def test_an_edit_goes_on_from_where_the_output_is(oracle: Oracle, tmp_path: Path
     old = Replica(oracle.spark, tmp_path / "r1", describe(oracle.catalyst, COUNTER, tmp_path, history.as_of))
     old.write_until(middle)
     new = Replica(
-        oracle.spark, tmp_path / "r2", later(describe(oracle.catalyst, tens, tmp_path, history.as_of)), term=2
+        oracle.spark, tmp_path / "r2", restarted(describe(oracle.catalyst, tens, tmp_path, history.as_of)), term=2
     )
     new.write_until(middle)
     tables.append(history.last + 1)
     # the first step of the new revision shuts the old one out, which may write until then
     new.loop.run_until(lambda: open_shard(str(tmp_path / "out")).state().term == 2, new.advance)
     new.loop.run_until(
-        lambda: old.said(FailureKind.FENCED, FailureKind.STEP) and new.written > history.last, both(old, new)
+        lambda: old.said(FailureKind.FENCED, FailureKind.STEP) and new.written > history.last, step_of_all(old, new)
     )
 
     times = sorted(fold(COUNTER, history, columns(describe(oracle.catalyst, tens, tmp_path, 1))))
@@ -116,7 +116,7 @@ def test_an_edit_goes_on_from_where_the_output_is(oracle: Oracle, tmp_path: Path
 T_ALONE = {"t": T}
 
 
-def both(*replicas: Replica) -> Callable[[], None]:
+def step_of_all(*replicas: Replica) -> Callable[[], None]:
     def step() -> None:
         for replica in replicas:
             replica.turn()
@@ -133,7 +133,7 @@ def test_an_error_stops_the_task_before_its_change_until_the_sql_is_another(orac
     fails = replace(AUDIT, views={"v": "SELECT a, 10 div b AS q FROM table_changes('t')"})
     description = describe(oracle.catalyst, fails, tmp_path, 2)
     for number in range(2):
-        replica = Replica(oracle.spark, tmp_path / f"r{number}", later(description) if number else description)
+        replica = Replica(oracle.spark, tmp_path / f"r{number}", restarted(description) if number else description)
         replica.loop.run_until(lambda r=replica: r.written == 7 and r.said("erroring"), replica.advance)
         for _ in range(3):
             replica.turn()
@@ -143,7 +143,7 @@ def test_an_error_stops_the_task_before_its_change_until_the_sql_is_another(orac
         assert (status.id, status.fields["errors"], status.fields["code"]) == (EXPORT, "1", "EXPRESSION_FAILED")
         assert written(tmp_path) == {3: {(1, 2): 1}, 5: {(2, 5): 1}}
     mended = replace(AUDIT, views={"v": "SELECT a, CASE WHEN b <> 0 THEN 10 div b END AS q FROM table_changes('t')"})
-    goes_on = Replica(oracle.spark, tmp_path / "m", later(describe(oracle.catalyst, mended, tmp_path, 2)), term=2)
+    goes_on = Replica(oracle.spark, tmp_path / "m", restarted(describe(oracle.catalyst, mended, tmp_path, 2)), term=2)
     goes_on.write_until(12)
     goes_on.end()
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.continual_tasks.cases import TASKS
 from tests.continual_tasks.fold import Rows, Task, fold
-from tests.continual_tasks.replicas import Replica, Tables, columns, describe, later, written
+from tests.continual_tasks.replicas import Replica, Tables, columns, describe, restarted, written
 from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
@@ -71,7 +71,7 @@ def run(oracle: Oracle, tmp_path: Path, task: Task, seed: int, step_rows: int | 
     end = history.last + 2
     for number, upper in enumerate(sorted({*rng.sample(range(history.as_of + 1, end), 2), end})):
         tables.append(upper)
-        begins = later(description) if number else description
+        begins = restarted(description) if number else description
         replica = Replica(oracle.spark, tmp_path / f"r{number}", begins, step_rows=step_rows)
         replica.write_until(upper)
         replica.end()

@@ -62,7 +62,7 @@ def plane(tmp_path: Path, control_plane_binaries: Binaries) -> Iterator[ControlP
         made.delete()
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether no process has this pid, or one that has ended (init takes its time to reap orphans)."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
@@ -115,7 +115,7 @@ def test_up_of_a_running_control_plane_changes_nothing_and_down_ends_every_proce
     assert plane.status().pids == before.pids
     plane.down()
     assert set(before.pids) == set(SERVERS)
-    assert all(gone(pid) for pid in before.pids.values())
+    assert all(has_ended(pid) for pid in before.pids.values())
     assert plane.status().pids == {}
     plane.up(control_plane_binaries, OPTIONS)
     assert plane.kubectl("get", "namespace", "kept", "-o", "name") == "namespace/kept\n"
@@ -143,7 +143,7 @@ def test_a_plane_outlives_the_command_that_started_it_and_another_ends_it(
     finally:
         devcluster("down", "--delete")
     assert set(started["pids"]) == set(SERVERS)
-    assert all(gone(pid) for pid in started["pids"].values())
+    assert all(has_ended(pid) for pid in started["pids"].values())
     assert list(tmp_path.iterdir()) == []
 
 

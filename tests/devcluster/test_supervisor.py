@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replica.process import alive
+from tests.replica.process import living
 from tests.waiting import until
 from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS
@@ -202,6 +202,6 @@ def test_crash_servers_of_a_control_plane_are_restarted_and_down_ends_them(
         assert shown[SUPERVISOR][1] == str(supervisor.pid)
     finally:
         devcluster("down", "--delete")
-    assert not alive([*after.pids.values(), supervisor.pid])
+    assert not living([*after.pids.values(), supervisor.pid])
     assert set(after.pids) == set(SERVERS)
     assert list(tmp_path.iterdir()) == []

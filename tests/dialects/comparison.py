@@ -37,7 +37,7 @@ def assert_same_rows(sql: str, theirs: Iterable[TextRow], ours: Iterable[Sequenc
         left, right = sorted(left, key=repr), sorted(right, key=repr)
     assert len(right) == len(left), sql
     for their, our in zip(left, right, strict=True):
-        assert all(same(a, b) for a, b in zip(our, their, strict=True)), (sql, right, left)
+        assert all(is_equal(a, b) for a, b in zip(our, their, strict=True)), (sql, right, left)
 
 
 def spoken(found: Any) -> str | None:
@@ -55,7 +55,7 @@ def value(text: str | None) -> Any:
         return text
 
 
-def same(left: Any, right: Any) -> bool:
+def is_equal(left: Any, right: Any) -> bool:
     if isinstance(left, Decimal) and isinstance(right, Decimal):
         # an average of integers is numeric there, and double precision here
         return left == right or math.isclose(left, right, rel_tol=1e-14)

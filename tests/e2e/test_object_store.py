@@ -21,7 +21,7 @@ from tests.directory_listing import matching
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tests.e2e.sources.secrecy import check_secrecy
 from tests.e2e.system import CHECKOUT, System, new_namespace, running, wait_for
-from tests.s3_server import S3Server, beside
+from tests.s3_server import S3Server, server_beside
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_persist.storage.object_reader import open_store
 from tidemark_replica.storage.source_secrets import VARIABLE
@@ -56,7 +56,7 @@ def stored(control_plane: ControlPlane, s3: S3Server, tmp_path_factory: pytest.T
         new_namespace(control_plane) as namespace,
         running(control_plane, namespace, home, location=s3.location("shards"), store=s3.environ) as system,
     ):
-        first = closing.enter_context(beside(s3))
+        first = closing.enter_context(server_beside(s3))
         keep_secret(system, "store", first.environ)
         storage = {"location": system.location, "secretName": "store"}
         system.base(storage=storage, readPolicy={"lag": "10m"})
@@ -111,7 +111,9 @@ def test_oracle_views_over_an_object_store_are_right_before_and_after_a_kill(sto
     pids = system.replica_pids()
 
     keep_secret(system, "store", s3.environ)
-    wait_for("the new credentials", lambda: s3.secret_key == _given(system, "AWS_SECRET_ACCESS_KEY"), system.log)
+    wait_for(
+        "the new credentials", lambda: s3.secret_key == _store_settings(system, "AWS_SECRET_ACCESS_KEY"), system.log
+    )
     stored.closing.close()
     at = _right_at_a_frontier_after(system, at)
     assert system.replica_pids() == pids
@@ -132,7 +134,7 @@ def test_a_bucket_is_ingested_by_an_instance_of_its_own(stored: Stored, s3: S3Se
     """examples/bucket, at a server with other keys, which alone are in its Secret: wrong ones are a condition, and
     mended ones count without a restart. They reach the replica that ingests, not the one that computes."""
     system = stored.system
-    with beside(s3) as store:
+    with server_beside(s3) as store:
         apply_example(system, store)
         put(store, "2026-01-31T22-00.json", {"page": "/", "visitor": 1}, {"page": "/", "visitor": 2})
         put(store, "2026-01-31T23-00.json.gz", {"page": "/", "visitor": 1}, {"page": "/docs", "visitor": 1})
@@ -240,7 +242,7 @@ def _folders(system: System) -> set[str]:
     return {path.name for path in (system.home / "operator" / "stores").iterdir()}
 
 
-def _given(system: System, name: str) -> str:
+def _store_settings(system: System, name: str) -> str:
     """The settings that replicas of the instance get now."""
     return (system.home / "operator" / "stores" / f"{system.namespace}.store" / name).read_text()
 

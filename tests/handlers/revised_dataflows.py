@@ -112,7 +112,7 @@ def superseded(state: DataflowState, *revisions: str) -> DataflowState:
     return replace(state, ends=RevisionEnds(superseded=frozenset(revisions)))
 
 
-def ended(state: DataflowState) -> DataflowState:
+def with_ended_revision(state: DataflowState) -> DataflowState:
     """The active revision has come to its end."""
     assert state.active is not None
     return replace(state, ends=RevisionEnds(state.active.name))

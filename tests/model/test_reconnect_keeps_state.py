@@ -21,7 +21,7 @@ def installed(simulation: Simulation, name: ReplicaId) -> set[InstalledDataflow]
     return set(simulation.replicas[name].dataflows)
 
 
-def behind(simulation: Simulation, *, hydrated: bool) -> None:
+def bring_far_behind(simulation: Simulation, *, hydrated: bool) -> None:
     """A view, an index, and a view over that; r1 has gone on far beyond what is kept by policy, r2 has been slower, or
     has not hydrated yet."""
     for name in (R1, R2):
@@ -62,7 +62,7 @@ def since(simulation: Simulation, table: ShardId) -> int:
 def test_a_lagging_replica_goes_on_under_the_next_operator(first: ReplicaId, hydrated: bool) -> None:
     """Whoever connects first, and however long after the other, up to a limit."""
     simulation = Simulation()
-    behind(simulation, hydrated=hydrated)
+    bring_far_behind(simulation, hydrated=hydrated)
     there = {name: installed(simulation, name) for name in (R1, R2)}
     assert len({d.processed for d in there[R1] | there[R2]}) > 1
 
@@ -110,7 +110,7 @@ def test_a_replica_that_missed_a_compaction_takes_nothing_from_the_others(
 @pytest.mark.parametrize("hydrated", [True, False], ids=["slow", "hydrating"])
 def test_a_lagging_replica_goes_on_after_a_lost_connection(hydrated: bool) -> None:
     simulation = Simulation()
-    behind(simulation, hydrated=hydrated)
+    bring_far_behind(simulation, hydrated=hydrated)
     there = installed(simulation, R2)
 
     simulation.cut(R2)
@@ -123,7 +123,7 @@ def test_a_lagging_replica_goes_on_after_a_lost_connection(hydrated: bool) -> No
 def test_an_absent_replica_is_waited_for_for_a_while() -> None:
     """Then what it reads goes; when it comes back, it begins anew where all others do."""
     simulation = Simulation()
-    behind(simulation, hydrated=True)
+    bring_far_behind(simulation, hydrated=True)
     there, read = installed(simulation, R2), {table: since(simulation, table) for table in TABLES}
 
     simulation.cut(R2)
@@ -140,7 +140,7 @@ def test_an_absent_replica_is_waited_for_for_a_while() -> None:
 def test_a_forbidden_compaction_ends_the_connection() -> None:
     """An earlier operator had asked for it, and it was done only after the next one had looked."""
     simulation = Simulation()
-    behind(simulation, hydrated=True)
+    bring_far_behind(simulation, hydrated=True)
     there = installed(simulation, R2)
     simulation.new_operator()
     for name in (R1, R2):

@@ -60,7 +60,7 @@ def running(restarts: int = 0, last: dict[str, Any] | None = None) -> dict[str, 
     return {**container({"running": {"startedAt": "2026-01-01T00:00:10Z"}}, last, restarts), "ready": True}
 
 
-def ended(code: int, reason: str = "Error") -> dict[str, Any]:
+def terminated_state(code: int, reason: str = "Error") -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:01:00Z"}}
 
 

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 STATUSES = (409, 429, 500)
 
 
-async def through(orchestrator: KubernetesOrchestrator, holds: Callable[[], bool]) -> None:
+async def step_until(orchestrator: KubernetesOrchestrator, holds: Callable[[], bool]) -> None:
     """Steps, whatever becomes of them, until it holds."""
     while not await asyncio.to_thread(holds):
         with contextlib.suppress(ApiError):
@@ -55,10 +55,10 @@ def test_crash_of_every_write_comes_to_the_same(cluster: Cluster, done: bool) ->
             needed = {f"{kind}/{name}" for kind in ("secret", "service", "statefulset.apps")}
             needed |= {f"configmap/{template_name(member(spec, SETTINGS), SETTINGS)}"}
             needed |= {f"pod/{name}-0", f"poddisruptionbudget.policy/tidemark-instance-i-{spec.name}"}
-            await through(orchestrator, lambda: set(cluster.made()) == needed)
+            await step_until(orchestrator, lambda: set(cluster.made()) == needed)
             orchestrator.drop(spec.key)
             tries.clear()
-            await through(orchestrator, lambda: cluster.made() == [])
+            await step_until(orchestrator, lambda: cluster.made() == [])
             for status in STATUSES:
                 assert any(reported.startswith(str(status)) for reported in faults.told)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.orchestrator.pods import container, ended, pod, running, waiting
+from tests.orchestrator.pods import container, pod, running, terminated_state, waiting
 from tidemark_operator.orchestrator.interface import Exit, Phase, ProcessProblem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
 from tidemark_operator.orchestrator.kubernetes.pod_observation import (
@@ -33,8 +33,8 @@ AT = 1767225660000
             Phase.STARTING,
             "CreateContainerConfigError",
         ),
-        (pod(container(waiting("CrashLoopBackOff"), ended(1), 3)), Phase.BACKING_OFF, "CrashLoopBackOff"),
-        (pod(container(ended(1))), Phase.BACKING_OFF, None),
+        (pod(container(waiting("CrashLoopBackOff"), terminated_state(1), 3)), Phase.BACKING_OFF, "CrashLoopBackOff"),
+        (pod(container(terminated_state(1))), Phase.BACKING_OFF, None),
         (pod(running(), deletionTimestamp="2026-01-01T00:00:20Z"), Phase.STOPPING, None),
         (pod(phase="Pending"), Phase.STARTING, None),
         (pod(phase="Failed") | {"status": {"phase": "Failed", "reason": "Evicted"}}, Phase.STARTING, "Evicted"),
@@ -64,12 +64,12 @@ def test_unschedulable_is_said_with_the_schedulers_words() -> None:
 @pytest.mark.parametrize(
     ("last", "exit"),
     [
-        (ended(137, "OOMKilled"), Exit(137, AT, "OOMKilled")),
-        (ended(137), Exit(137, AT, "Killed")),
-        (ended(143), Exit(143, AT, "Terminated")),
-        (ended(11), Exit(11, AT)),
-        (ended(13), Exit(13, AT, "NoExecutors")),
-        (ended(0, "Completed"), Exit(0, AT)),
+        (terminated_state(137, "OOMKilled"), Exit(137, AT, "OOMKilled")),
+        (terminated_state(137), Exit(137, AT, "Killed")),
+        (terminated_state(143), Exit(143, AT, "Terminated")),
+        (terminated_state(11), Exit(11, AT)),
+        (terminated_state(13), Exit(13, AT, "NoExecutors")),
+        (terminated_state(0, "Completed"), Exit(0, AT)),
     ],
 )
 def test_how_it_ended_is_told_as_reason_and_code(last: dict[str, Any], exit: Exit) -> None:
@@ -87,8 +87,8 @@ def test_a_pod_that_is_gone_while_it_ran_has_not_died() -> None:
 
     assert vanished(pod(running(), **settings), 7) == Exit(None, 7, "Terminated")
     assert vanished(pod(running()), 7) == Exit(None, 7, "Terminated")
-    assert vanished(pod(container(ended(1))), 7) == Exit(1, AT)
-    assert vanished(pod(container(ended(137, "OOMKilled")), **settings), 7) == Exit(137, AT, "OOMKilled")
+    assert vanished(pod(container(terminated_state(1))), 7) == Exit(1, AT)
+    assert vanished(pod(container(terminated_state(137, "OOMKilled")), **settings), 7) == Exit(137, AT, "OOMKilled")
     assert observe("a", "s", pod(running()), 0.0, before=Exit(None, 7, "Terminated")).last_exit == Exit(
         None, 7, "Terminated"
     )
@@ -115,7 +115,7 @@ def test_the_last_refusal_of_a_pod_is_told() -> None:
 def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
     """All of them are alike. One whose driver has not taken it in is not there yet."""
     broken = pod(container(waiting("ErrImagePull", "gone")), "Pending")
-    failed = pod(container(ended(52)), "Failed")
+    failed = pod(container(terminated_state(52)), "Failed")
 
     assert observe_executors(2, [pod(running()), pod(running())]).running == 2
     assert observe_executors(2, [pod(running()), broken]).problem == ProcessProblem("ErrImagePull", "gone")

@@ -14,7 +14,7 @@ RECREATED = member(replace(SMALL, strategy=UpdateStrategy.RECREATE), SETTINGS)
 KEY = SMALL.key
 
 
-def there(shape: str, made: int = 0, key: str = KEY, going: bool = False) -> OwnedStatefulSet:
+def present_set(shape: str, made: int = 0, key: str = KEY, going: bool = False) -> OwnedStatefulSet:
     metadata = {
         "name": f"r1-{shape}",
         "namespace": "ns",
@@ -24,8 +24,8 @@ def there(shape: str, made: int = 0, key: str = KEY, going: bool = False) -> Own
     return OwnedStatefulSet(key, shape, {"metadata": metadata | ({"deletionTimestamp": "now"} if going else {})})
 
 
-OLD, OLDER = there("old", 1), there("older", 0)
-CURRENT = there(NEW.shape, 2)
+OLD, OLDER = present_set("old", 1), present_set("older", 0)
+CURRENT = present_set(NEW.shape, 2)
 
 
 def test_wanted_objects_are_applied_repeatedly() -> None:
@@ -36,7 +36,7 @@ def test_wanted_objects_are_applied_repeatedly() -> None:
 
 def test_unwanted_replicas_are_deleted_in_every_shape() -> None:
     """Also what an earlier operator made; what is going already is left alone."""
-    assert decide({}, [OLD, CURRENT, there("x", going=True)], frozenset()).delete == (OLD, CURRENT)
+    assert decide({}, [OLD, CURRENT, present_set("x", going=True)], frozenset()).delete == (OLD, CURRENT)
 
 
 def test_a_retained_replica_is_left_alone_until_its_shape_is_known() -> None:
@@ -58,19 +58,19 @@ def test_a_surge_keeps_the_serving_pod_until_the_takeover() -> None:
 def test_of_several_surges_the_oldest_shape_serves() -> None:
     """Edited again before the first edit was hydrated: the shape in the middle goes."""
     assert decide({KEY: NEW}, [OLDER, OLD], frozenset()).delete == (OLD,)
-    assert decide({KEY: NEW}, [there("older", 0, going=True), OLD], frozenset()).delete == ()
+    assert decide({KEY: NEW}, [present_set("older", 0, going=True), OLD], frozenset()).delete == ()
 
 
 def test_an_edit_that_is_taken_back_leaves_the_serving_pod() -> None:
     """The shape that hydrated beside it goes."""
-    serving = there(NEW.shape, 0)
+    serving = present_set(NEW.shape, 0)
 
     assert decide({KEY: NEW}, [serving, OLD], frozenset()) == Decision((NEW,), (OLD,))
 
 
 def test_an_edit_that_is_taken_back_after_the_takeover_is_another_surge() -> None:
     """The shape that took over serves, though the wanted one is older, and there still."""
-    assert decide({KEY: NEW}, [there(NEW.shape, 0), OLD], {(KEY, "old")}) == Decision((NEW,), ())
+    assert decide({KEY: NEW}, [present_set(NEW.shape, 0), OLD], {(KEY, "old")}) == Decision((NEW,), ())
 
 
 def test_the_new_shape_serves_after_a_takeover() -> None:
@@ -81,7 +81,7 @@ def test_the_new_shape_serves_after_a_takeover() -> None:
 def test_recreate_waits_until_the_old_one_is_gone() -> None:
     """It may need the old one's room."""
     first = decide({KEY: RECREATED}, [OLD], frozenset())
-    then = decide({KEY: RECREATED}, [there("old", going=True)], frozenset())
+    then = decide({KEY: RECREATED}, [present_set("old", going=True)], frozenset())
 
     assert (first.apply, first.delete) == ((), (OLD,))
     assert (then.apply, then.delete) == ((), ())
@@ -90,8 +90,8 @@ def test_recreate_waits_until_the_old_one_is_gone() -> None:
 
 def test_a_recreated_resource_waits_for_the_pods_of_its_predecessor() -> None:
     """The API server would refuse a StatefulSet of that name, and the refusal stand in a condition."""
-    left = there(NEW.shape, key="deleted")
-    going = there(NEW.shape, key="deleted", going=True)
+    left = present_set(NEW.shape, key="deleted")
+    going = present_set(NEW.shape, key="deleted", going=True)
     elsewhere = replace(left, body={"metadata": left.body["metadata"] | {"namespace": "another"}})
 
     assert (decide({KEY: NEW}, [left], frozenset()).apply, decide({KEY: NEW}, [left], frozenset()).delete) == (
@@ -100,4 +100,4 @@ def test_a_recreated_resource_waits_for_the_pods_of_its_predecessor() -> None:
     )
     assert decide({KEY: NEW}, [going], frozenset()).apply == ()
     assert decide({KEY: NEW}, [elsewhere], frozenset(), {"deleted"}).apply == (NEW,)
-    assert decide({KEY: NEW}, [there("old", key="deleted")], frozenset()).apply == (NEW,)
+    assert decide({KEY: NEW}, [present_set("old", key="deleted")], frozenset()).apply == (NEW,)

@@ -84,27 +84,27 @@ def test_a_driver_keeps_its_executors_until_more_are_admitted(cluster: Cluster, 
     command = [sys.executable, "-c", DRIVER, json.dumps(settings)]
     with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as driver:
         try:
-            wait_for("two executors", lambda: _alive(driver, log) and len(executors(cluster)) == 2)
+            wait_for("two executors", lambda: _is_alive(driver, log) and len(executors(cluster)) == 2)
             (tried,) = pod_template(MINE, SETTINGS)["spec"]["containers"]
             for pod in executors(cluster):
                 (made,) = pod["spec"]["containers"]
                 assert (made["image"], made["resources"]) == (tried["image"], _as_read(tried["resources"]))
-            wait_for("Spark", lambda: _alive(driver, log) and "started" in log.read_text())
+            wait_for("Spark", lambda: _is_alive(driver, log) and "started" in log.read_text())
 
             limit(cluster)
             lost = executors(cluster)[0]["metadata"]["name"]
             cluster.kubectl("delete", "pod", lost, "--force", "--grace-period=0")
-            wait_for("refusals", lambda: _alive(driver, log) and log.read_text().count(REFUSED) > 3 * FAILURES)
+            wait_for("refusals", lambda: _is_alive(driver, log) and log.read_text().count(REFUSED) > 3 * FAILURES)
             assert len(executors(cluster)) == 1
 
             limit(cluster, "8")
-            wait_for("the other", lambda: _alive(driver, log) and len(executors(cluster)) == 2)
+            wait_for("the other", lambda: _is_alive(driver, log) and len(executors(cluster)) == 2)
         finally:
             driver.kill()
             driver.wait(BOUND)
 
 
-def _alive(driver: subprocess.Popen[bytes], log: Path) -> bool:
+def _is_alive(driver: subprocess.Popen[bytes], log: Path) -> bool:
     assert driver.poll() is None, log.read_text()[-5000:]
     return True
 

@@ -156,7 +156,7 @@ def fetched(connection: psycopg.Connection[Any], type: str, values: Sequence[Any
         return found, (result.ftype(0), result.fsize(0), result.fmod(0))
 
 
-def same(found: bytes | None, expected: bytes | None) -> bool:
+def is_same_float(found: bytes | None, expected: bytes | None) -> bool:
     """PostgreSQL prints 9.999999999999999e+22 where 1e+23 is the same float, and shorter."""
     return (found, expected) == (b"1e+23", b"9.999999999999999e+22")
 
@@ -175,7 +175,9 @@ def test_oracle_values_are_postgresqls_bytes(connection: psycopg.Connection[Any]
     expected, description = fetched(connection, theirs, [*values, None], binary)
     found = binaries(column, of_sql(SqlType.parse(type))) if binary else texts(column, of_sql(SqlType.parse(type)))
     assert [
-        (v, f, e) for v, f, e in zip([*values, None], found, expected, strict=True) if f != e and not same(f, e)
+        (v, f, e)
+        for v, f, e in zip([*values, None], found, expected, strict=True)
+        if f != e and not is_same_float(f, e)
     ] == []
     assert description == described(type)
     # a slice is not the array below it

@@ -45,7 +45,7 @@ def joined(inputs: Sequence[PlannedInput], on: Equalities) -> Join:
     return join_plan(inputs, predicates, FilterProject((), row))
 
 
-def kept(join: Join, inputs: Sequence[PlannedInput]) -> int:
+def own_arrangements(join: Join, inputs: Sequence[PlannedInput]) -> int:
     """The arrangements that the join keeps itself."""
     keys = {get.id: c.indexed.keys for c in inputs if c.indexed for get in c.indexed.gets}
     return arrangement_count(join, [keys.get(plan.id, ()) for plan in join.inputs if isinstance(plan, Get)])
@@ -82,11 +82,11 @@ def problems() -> Iterator[tuple[Sequence[PlannedInput], Equalities]]:
 
 
 def test_no_choice_keeps_more_arrangements_than_the_query_s_order() -> None:
-    chosen = [kept(joined(inputs, on), inputs) for inputs, on in problems()]
+    chosen = [own_arrangements(joined(inputs, on), inputs) for inputs, on in problems()]
     with CheckedPatches.context() as patch:
         patch.setattr(joins, "FIRST_INPUTS", (lambda known, orders: 0,))
         patch.setattr(joins, "PREFERENCES", (former,))
-        before = [kept(joined(inputs, on), inputs) for inputs, on in problems()]
+        before = [own_arrangements(joined(inputs, on), inputs) for inputs, on in problems()]
 
     assert chosen[0] == 3
     assert [at for at, (now, then) in enumerate(zip(chosen, before, strict=True)) if now > then] == []

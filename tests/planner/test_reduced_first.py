@@ -61,7 +61,7 @@ def is_reduced(catalyst: Catalyst, sql: str, rows: Mapping[str, int] = TPCH) -> 
     return any(reduced_first(built.plan) for built in planned(catalyst, sql, rows).objects)
 
 
-def together(
+def planned_objects(
     catalyst: Catalyst, views: Sequence[str], *, short: bool = False, rows: Mapping[str, int] = TPCH
 ) -> tuple[BuildDesc, ...]:
     """The objects of one Dataflow of these views. `short`: they name tables without their source."""
@@ -212,10 +212,10 @@ def test_a_table_that_another_view_joins_anyway_is_joined_as_it_is(catalyst: Cat
         (f"{beside} WHERE l_quantity > 1", True),
         (beside.replace("l_partkey =", "l_suppkey ="), True),
     ):
-        objects = together(catalyst, [view, OF_BRANDS])
+        objects = planned_objects(catalyst, [view, OF_BRANDS])
         assert reduced_first(objects[-1].plan) is is_reduced, view
     summed = OF_BRANDS.replace("count(*)", "sum(l_tax)")
-    assert reduced_first(together(catalyst, [beside, summed])[-1].plan), "the other view keeps no taxes"
+    assert reduced_first(planned_objects(catalyst, [beside, summed])[-1].plan), "the other view keeps no taxes"
 
 
 def test_one_of_two_arrangements_is_not_enough(catalyst: Catalyst) -> None:
@@ -227,7 +227,7 @@ def test_one_of_two_arrangements_is_not_enough(catalyst: Catalyst) -> None:
         f"SELECT s_name, n_name, count(*) AS n {suppliers} JOIN tpch.nation ON l_partkey = n_nationkey GROUP BY 1, 2"
     )
     for views in ([rollup], [beside, rollup]):
-        assert reduced_first(together(catalyst, views, rows=few)[-1].plan)
+        assert reduced_first(planned_objects(catalyst, views, rows=few)[-1].plan)
 
 
 def test_both_halves_of_a_query_join_the_same_arrangement(catalyst: Catalyst) -> None:
@@ -251,20 +251,20 @@ def test_rollups_that_would_share_an_arrangement_save_as_much_together(catalyst:
     of_parts = "FROM tpch.lineitem JOIN tpch.part ON l_partkey = p_partkey GROUP BY p_size"
     for views, is_reduced in ((4, True), (5, False)):
         rollups = [f"SELECT p_size, count(*) FILTER (WHERE l_partkey > {n}) AS n {of_parts}" for n in range(views)]
-        objects = together(catalyst, rollups)[-views:]
+        objects = planned_objects(catalyst, rollups)[-views:]
         assert {reduced_first(built.plan) for built in objects} == {is_reduced}
     equal = [f"SELECT p_brand, count(*) + {n} AS n {of_parts.replace('p_size', 'p_brand')}" for n in range(9)]
     assert any(
-        isinstance(body(built.plan), Reduce) and reduced_first(built.plan) for built in together(catalyst, equal)
+        isinstance(body(built.plan), Reduce) and reduced_first(built.plan) for built in planned_objects(catalyst, equal)
     )
 
 
 def test_the_queries_of_tpch_keep_no_more_than_without(catalyst: Catalyst) -> None:
     """None of the 22, as one Dataflow, gains: their sums have too many digits, and Q11 needs the rows in any case."""
     views = [*QUERIES.values()]
-    chosen = together(catalyst, views, short=True)
+    chosen = planned_objects(catalyst, views, short=True)
     with before_joins(never):
-        assert together(catalyst, views, short=True) == chosen
+        assert planned_objects(catalyst, views, short=True) == chosen
 
 
 def test_aggregates_go_before_joins_inside_others(catalyst: Catalyst) -> None:
@@ -274,6 +274,6 @@ def test_aggregates_go_before_joins_inside_others(catalyst: Catalyst) -> None:
         f"SELECT p_brand, max(s_name) AS m FROM ({inner}) x JOIN tpch.part ON l_partkey = p_partkey GROUP BY p_brand"
     )
     with before_joins(wherever_possible) as chosen:
-        (built,) = together(catalyst, [outer])
+        (built,) = planned_objects(catalyst, [outer])
     assert len(chosen) > 1
     assert count_of_reductions(built.plan) > 2

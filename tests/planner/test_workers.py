@@ -98,7 +98,7 @@ def ask(workers: WorkerPool, question: bytes = b"", cpu_seconds: float = BOUND, 
     return [int(pid) for pid in workers.ask(question, limits(cpu_seconds, seconds), TURN).split()[-2:]]
 
 
-def gone(*pids: int) -> bool:
+def are_gone(*pids: int) -> bool:
     """Whether no process, and no zombie, is left."""
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
@@ -143,7 +143,7 @@ def test_crash_a_useless_worker_is_replaced(
 
     second = ask(workers)
     assert second[0] != first[0]
-    assert gone(*first)
+    assert are_gone(*first)
     assert [folder.name for folder in tmp_path.iterdir()] == ["1"]
 
 
@@ -245,7 +245,7 @@ def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: 
         until(lambda: any(worker.has_ended for _, worker in workers._idle))
         look()
         before, pids = pids, ask(workers)
-        assert gone(*before)
+        assert are_gone(*before)
         assert pids[0] != before[0]
     assert not workers.failed.is_set()
 
@@ -321,7 +321,7 @@ def test_crash_a_worker_is_closed_while_it_is_asked(made: Callable[..., WorkerPo
         workers.close()
         with pytest.raises(WorkerEnded):
             slow.result(BOUND)
-    assert gone(*pids)
+    assert are_gone(*pids)
     assert workers._workers == set()
 
 

@@ -205,7 +205,7 @@ def proxy(port: int, tmp_path: Path) -> Iterator[Proxy]:
         yield Proxy(program, "postgres", port)
 
 
-def through(database: Database, proxy: Proxy, **more: Any) -> PostgresSource:
+def source_through(database: Database, proxy: Proxy, **more: Any) -> PostgresSource:
     return over_tcp(database, int(proxy.address.rsplit(":")[-1]), **more)
 
 
@@ -214,7 +214,7 @@ def test_a_connection_that_stands_still_is_given_up(
     database: Database, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Nothing passes, and nobody is told. Afterwards it goes on."""
-    spec, root = through(database, proxy), tmp_path / "shards"
+    spec, root = source_through(database, proxy), tmp_path / "shards"
     one = ingester(root, spec)
     one.recover()
     if moment in ("ticking", "looking"):
@@ -351,7 +351,7 @@ def test_crash_faulty_connections_for_long(
 @pytest.mark.timeout(600)
 def test_a_server_that_is_away_for_long(database: Database, proxy: Proxy, tmp_path: Path) -> None:
     """Two minutes, in which every attempt fails; its WAL is kept, and nothing is lost."""
-    root, spec = tmp_path / "shards", through(database, proxy)
+    root, spec = tmp_path / "shards", source_through(database, proxy)
     one = ticked(root, spec, None, 1000)
     assert one is not None
     proxy.cut()

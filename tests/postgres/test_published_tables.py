@@ -97,7 +97,7 @@ REFUSED = {
 }
 
 
-def wanted(database: Database, *tables: PostgresTable, **more: object) -> PostgresSource:
+def source_with(database: Database, *tables: PostgresTable, **more: object) -> PostgresSource:
     source = PostgresSource(
         str(database.server.folder),
         database.server.port,
@@ -112,7 +112,7 @@ def wanted(database: Database, *tables: PostgresTable, **more: object) -> Postgr
 
 
 def found(database: Database, *known: PostgresTable) -> dict[tuple[str, str], PublicationTable]:
-    tables, unexamined = published_tables(wanted(database, *known), lambda: {"username": "reader", "password": ""})
+    tables, unexamined = published_tables(source_with(database, *known), lambda: {"username": "reader", "password": ""})
     assert unexamined == 0
     return {(table.schema, table.table): table for table in tables}
 
@@ -128,7 +128,7 @@ def test_published_tables_are_found_with_what_can_be_followed(database: Database
     assert "is generated" in left_out[0]
     assert tables["public", "listed"].columns_left_out == ("hidden (the publication leaves it out)",)
     entries = [PostgresTable(f"{s}.{t}", s, t, tables[s, t].names) for s, t in FOLLOWED]
-    assert len(tables_of(wanted(database, *entries), lambda: CREDENTIALS)) == len(entries)
+    assert len(tables_of(source_with(database, *entries), lambda: CREDENTIALS)) == len(entries)
 
 
 def test_known_tables_are_not_looked_at(database: Database) -> None:
@@ -136,15 +136,15 @@ def test_known_tables_are_not_looked_at(database: Database) -> None:
     known = PostgresTable("p", "public", "plain")
     assert found(database).keys() - found(database, known).keys() == {("public", "plain")}
     with pytest.raises(IngestionError, match="no publication other"):
-        published_tables(wanted(database, publication="other"), lambda: CREDENTIALS)
+        published_tables(source_with(database, publication="other"), lambda: CREDENTIALS)
 
 
 def test_a_look_is_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says how many tables it has not looked at."""
     database.run(TABLES)
-    every, none = published_tables(wanted(database), lambda: CREDENTIALS)
+    every, none = published_tables(source_with(database), lambda: CREDENTIALS)
     monkeypatch.setattr(published, "MAX_EXAMINED", 4)
-    some, others = published_tables(wanted(database), lambda: CREDENTIALS)
+    some, others = published_tables(source_with(database), lambda: CREDENTIALS)
     assert (some, others, none) == (every[:4], len(every) - 4, 0)
 
 
@@ -193,10 +193,10 @@ def test_oracle_the_tables_of_publications_as_postgresql_lists_them(database: Da
                 of = PostgresTable(table, schema, table)
                 if is_filtered:
                     with pytest.raises(TableStopped, match="filters rows"):
-                        find_membership(connection, wanted(database), of, oid)
+                        find_membership(connection, source_with(database), of, oid)
                 else:
                     sent = [column for column in columns if column != "total"]
-                    assert list(find_membership(connection, wanted(database), of, oid).columns) == sent, kind
+                    assert list(find_membership(connection, source_with(database), of, oid).columns) == sent, kind
 
 
 def test_a_look_waits_for_no_lock(database: Database) -> None:
@@ -217,7 +217,7 @@ def test_an_answer_is_bounded_in_bytes(database: Database, monkeypatch: pytest.M
     database.run("drop publication everything; drop table a, b", 'drop table "Odd Name"')
     database.run(*(f"create table wide_{n} (id int primary key, {odd})" for n in range(4)))
     database.run("create publication everything for all tables")
-    every, left = published_tables(wanted(database), lambda: CREDENTIALS)
+    every, left = published_tables(source_with(database), lambda: CREDENTIALS)
     assert ([table.table for table in every], left) == ([f"wide_{n}" for n in range(4)], 0)
     assert len(every[0].columns_left_out) == published.MAX_LEFT_OUT + 1
     assert every[0].columns_left_out[-1] == f"{300 - published.MAX_LEFT_OUT} more columns"
@@ -225,7 +225,7 @@ def test_an_answer_is_bounded_in_bytes(database: Database, monkeypatch: pytest.M
     size = len(codec.encode(every[0]))
     for bytes_max, count in ((1, 1), (2 * size - 1, 1), (2 * size, 2)):
         monkeypatch.setattr(published, "MAX_BYTES", bytes_max)
-        assert published_tables(wanted(database), lambda: CREDENTIALS) == (every[:count], 4 - count)
+        assert published_tables(source_with(database), lambda: CREDENTIALS) == (every[:count], 4 - count)
 
 
 def test_a_table_that_cannot_be_examined_holds_up_no_other(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_the_example_follows_the_publication_of_the_example_database(database: D
     server = {"namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"}
     example = DataSource.parse({**document, "metadata": document["metadata"] | server})
     assert isinstance(example.source, PostgresSource)
-    at = wanted(database)
+    at = source_with(database)
     source = replace(example.source, host=at.host, port=at.port, database=at.database, ssl_mode="disable")
     publication = WholePublication(source, example.excepted)
 
@@ -354,7 +354,7 @@ def test_oracle_histories_of_a_publication(
     on_gap = "resnapshot" if seed % 2 else "stop"
     monkeypatch.setattr(source_module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(source_module, "RETRY_SECONDS", 0.0)
-    spec = wanted(database, all_tables=False, on_gap=on_gap)
+    spec = source_with(database, all_tables=False, on_gap=on_gap)
     until_death = die_after(monkeypatch, draw.randrange(20, 40))
     one: Ingester | None = None
     time = 1000
@@ -389,7 +389,7 @@ def test_oracle_histories_of_a_publication(
         stopped = source_of(one).stopped()
         assert followed | stopped.keys() == {table.name for table in spec.tables}
         published_now = {name for (name,) in database.rows("select tablename from pg_publication_tables")}
-        refused = {t.table for t in published_tables(wanted(database), lambda: CREDENTIALS)[0] if t.refused}
+        refused = {t.table for t in published_tables(source_with(database), lambda: CREDENTIALS)[0] if t.refused}
         assert published_now <= followed | stopped.keys() | refused
         if on_gap == "resnapshot":
             assert published_now - refused <= followed
@@ -429,7 +429,7 @@ def finish(one: Ingester, time: int, on_gap: str) -> None:
 def test_a_name_that_comes_again_is_another_table(database: Database, tmp_path: Path) -> None:
     """The operator names a table that was taken out of the spec, and is wanted again, `b.2`, without a `b`."""
     database.run("insert into b (k) values (1)", "insert into a (id) values (1)")
-    every = wanted(database, all_tables=False)
+    every = source_with(database, all_tables=False)
     a, b = PostgresTable("a", "public", "a", ("id",)), PostgresTable("b", "public", "b", ("k",))
     spec = replace(every, tables=(a, b))
 

@@ -40,7 +40,7 @@ def first_followed(database: Database, root: Path, **options: Any) -> PostgresSo
     return replace(first, tables=(*first.tables, second))
 
 
-def begun(database: Database, root: Path, **options: Any) -> PostgresSource:
+def source_with_both(database: Database, root: Path, **options: Any) -> PostgresSource:
     """Both are followed."""
     both = first_followed(database, root, **options)
     with ingesting(root, both) as one:
@@ -58,7 +58,7 @@ def reasons(one: Ingester) -> dict[str, str]:
 
 def test_rows_of_before_have_the_default_of_upstream(database: Database, tmp_path: Path) -> None:
     """Also where a value that is stored apart did not change; and the first one goes while the successor goes on."""
-    both = begun(database, tmp_path)
+    both = source_with_both(database, tmp_path)
     assert Counter(row[1] for row in rows(tmp_path, "t.2").elements()) == Counter({7: 3})
     with ingesting(tmp_path, both) as one:
         database.run(
@@ -92,7 +92,7 @@ def test_what_the_successor_has_from_its_own_slot_comes_once(database: Database,
 def test_rows_that_are_written_anew_may_have_other_values(database: Database, tmp_path: Path) -> None:
     """PostgreSQL writes the default of `n` into each row then, and its catalogue does not tell that from another value.
     The first table has no such column, and goes on; the successor begins anew, with nothing to change."""
-    both = begun(database, tmp_path, on_gap="resnapshot")
+    both = source_with_both(database, tmp_path, on_gap="resnapshot")
     with ingesting(tmp_path, both) as one:
         database.run("alter table t add more float default random()", "insert into t values (4, 'y')")
         tick(one, 8000)
@@ -126,7 +126,7 @@ def test_a_default_that_vacuum_full_writes_into_the_rows(database: Database, tmp
 
 def test_what_stops_or_empties_one_reaches_the_other(database: Database, tmp_path: Path) -> None:
     """The stop reaches a table as far as it is of its columns."""
-    both = begun(database, tmp_path, max_transaction_bytes=1 << 20)
+    both = source_with_both(database, tmp_path, max_transaction_bytes=1 << 20)
     with ingesting(tmp_path, both) as one:
         database.run("insert into t (id, n) values (5, 5)", "truncate t", "insert into t (id, n) values (6, 6)")
         tick(one, 8000)
@@ -142,7 +142,7 @@ def test_what_stops_or_empties_one_reaches_the_other(database: Database, tmp_pat
 
 
 def test_a_transaction_that_is_too_large_stops_both(database: Database, tmp_path: Path) -> None:
-    both = begun(database, tmp_path, max_transaction_bytes=1 << 20)
+    both = source_with_both(database, tmp_path, max_transaction_bytes=1 << 20)
     with ingesting(tmp_path, both) as one:
         database.run("insert into t select g, repeat('x', 5000) from generate_series(10, 500) g")
         tick(one, 8000)
@@ -162,7 +162,7 @@ def test_bindings_of_an_earlier_table_are_not_those_of_another_one(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
 ) -> None:
     """Another DataSource adopted the first table, and later gets a successor: the adopted bindings have its name."""
-    both = begun(database, tmp_path)
+    both = source_with_both(database, tmp_path)
     with ingesting(tmp_path, replace(both, tables=both.tables[:1])) as one:
         for time in (100_000, 200_000):
             database.run(f"insert into t (id, n) values ({time}, 1)")

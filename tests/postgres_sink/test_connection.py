@@ -13,7 +13,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.postgres.databases import Database, connect
-from tests.postgres_sink.views import COLUMNS, View, kept, secrets_in, sink_to
+from tests.postgres_sink.views import COLUMNS, View, progress_and_rows, secrets_in, sink_to
 from tests.replica.process import wait_until
 from tests.waiting import BOUND
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
@@ -49,7 +49,7 @@ def test_a_wrong_password_is_told_without_the_secret(
     assert WRONG not in str(failed.value) + caplog.text
     (tmp_path / "secrets/db/password").write_text("right-password")
     view.destination(sink, secrets=secrets).publish(time, WriterTerm(1))
-    assert kept(database, sink) == (time, view.rows())
+    assert progress_and_rows(database, sink) == (time, view.rows())
     hba.write_text(before)
 
 
@@ -74,7 +74,7 @@ def test_a_server_that_is_away_and_comes_back(database: Database, tmp_path: Path
     finally:
         database.server.start()
     assert view.deliver(sink).anew_because == ""
-    assert kept(database, sink) == (1, view.rows())
+    assert progress_and_rows(database, sink) == (1, view.rows())
 
 
 def test_a_user_without_the_right_is_told_by_name(database: Database, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_user_without_the_right_is_told_by_name(database: Database, tmp_path: 
     )
     destination.publish(time, WriterTerm(1))
     destination.publish(view.step(20), WriterTerm(1))
-    assert kept(database, sink) == (1, view.rows())
+    assert progress_and_rows(database, sink) == (1, view.rows())
 
 
 def test_a_schema_that_is_not_there(database: Database, tmp_path: Path) -> None:
@@ -149,4 +149,4 @@ def test_the_end_of_a_view_ends_its_delivery(database: Database, tmp_path: Path)
     sessions = "select count(*) from pg_stat_activity where application_name = 'tidemark'"
     wait_until(lambda: database.value(sessions) == 0)
     jobs.shutdown()
-    assert kept(database, sink) == (0, view.rows(0))
+    assert progress_and_rows(database, sink) == (0, view.rows(0))

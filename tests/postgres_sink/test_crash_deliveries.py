@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from tests.postgres.databases import Database
-from tests.postgres_sink.views import Row, View, kept, sink_to
+from tests.postgres_sink.views import Row, View, progress_and_rows, sink_to
 from tests.waiting import BOUND
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.sinks.postgres import PostgresSink
@@ -64,7 +64,7 @@ class Reader:
     def _run(self) -> None:
         while not self._end.wait(0.005):
             with suppress(psycopg.Error):  # the database is being killed
-                time, rows = kept(self._database, self._sink)
+                time, rows = progress_and_rows(self._database, self._sink)
                 self.polls += 1
                 if time is not None and (not self.seen or self.seen[-1] != (time, rows)):
                     self.seen.append((time, rows))
@@ -97,7 +97,7 @@ def kill_again_and_again(database: Database, folder: Path, seed: int, kills: int
             view.deliver(sink, term=0)
         view.deliver(sink, term=kills)
         sleep(0.2)
-    assert kept(database, sink) == (view.upper - 1, view.rows())
+    assert progress_and_rows(database, sink) == (view.upper - 1, view.rows())
     times = [time for time, _ in reader.seen]
     assert times == sorted(set(times)), "one time has two contents, or the table went back"
     for time, rows in reader.seen:

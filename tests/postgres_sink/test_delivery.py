@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.postgres.databases import Database, connect
-from tests.postgres_sink.views import COLUMNS, View, kept, sink_to
+from tests.postgres_sink.views import COLUMNS, View, progress_and_rows, sink_to
 from tests.tidy.checkout import ROOT
 from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.ids import MAX_TIME, Time
@@ -43,7 +43,7 @@ def test_each_delivery_has_the_rows_of_its_time(
         if draw.random() < 0.2:
             view.forget_before(time)
         reached = view.deliver(sink)
-        found, rows = kept(database, sink)
+        found, rows = progress_and_rows(database, sink)
         assert (found, rows) == (reached.time, view.rows(reached.time))
         assert view.rows(reached.checked) == view.rows()
 
@@ -73,7 +73,7 @@ def test_changes_alone_are_written(database: Database, tmp_path: Path) -> None:
     view.forget_before(view.append([((9, "a", "x", 1.0), 2, -1)]))
     assert "compacted" in view.deliver(sink).anew_because
     assert database.value(written) == 2
-    assert kept(database, sink)[1] == view.rows()
+    assert progress_and_rows(database, sink)[1] == view.rows()
 
 
 def test_an_earlier_or_equal_time_changes_nothing(database: Database, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_replicas_that_deliver_at_once(database: Database, tmp_path: Path) -> No
         with ThreadPoolExecutor(4) as pool:
             reached = list(pool.map(lambda _: view.deliver(sink).time, range(4)))
         assert max(reached) == view.upper - 1
-        assert kept(database, sink) == (view.upper - 1, view.rows())
+        assert progress_and_rows(database, sink) == (view.upper - 1, view.rows())
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_key_that_is_none_stops_the_sink(
         with pytest.raises(DestinationStopped) as stopped:
             view.deliver(sink)
         assert stopped.value.reason == reason
-        assert kept(database, sink) == (0, view.rows(0))
+        assert progress_and_rows(database, sink) == (0, view.rows(0))
     now = view.upper
     view.append([*((row, now, -diff) for row, diff in updates), (C, now, 1)])
     assert view.deliver(sink).time == now
-    assert kept(database, sink) == (now, view.rows())
+    assert progress_and_rows(database, sink) == (now, view.rows())
 
 
 def test_a_view_in_error_changes_nothing(database: Database, tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_a_view_in_error_changes_nothing(database: Database, tmp_path: Path) -> 
     view.append([(C, 2, 1)], errors=[("DIVIDE_BY_ZERO", 2, 1)])
     with pytest.raises(SinkViewInError):
         view.deliver(sink)
-    assert kept(database, sink) == (1, view.rows(1))
+    assert progress_and_rows(database, sink) == (1, view.rows(1))
     view.append([], errors=[("DIVIDE_BY_ZERO", 3, -1)])
     view.deliver(sink)
-    assert kept(database, sink) == (3, view.rows())
+    assert progress_and_rows(database, sink) == (3, view.rows())
 
 
 def test_a_lower_term_and_an_earlier_dataflow_are_refused(database: Database, tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_a_lower_term_and_an_earlier_dataflow_are_refused(database: Database, tm
     later = View(tmp_path, shard_id="u2", seed=1)
     later.step(5)
     later.deliver(sink, term=1, uid="other")
-    assert kept(database, sink) == (0, later.rows())
+    assert progress_and_rows(database, sink) == (0, later.rows())
     with pytest.raises(DestinationStopped, match="another Dataflow"):
         view.deliver(sink, term=9)
-    assert kept(database, sink) == (0, later.rows())
+    assert progress_and_rows(database, sink) == (0, later.rows())
 
 
 def test_a_new_term_without_changes_fences_the_one_before(database: Database, tmp_path: Path) -> None:
@@ -183,11 +183,11 @@ def test_rows_that_somebody_changed_are_written_again(database: Database, tmp_pa
         row = (n, "a", "x", 1.0)
         view.append([(row, view.upper, -1)])
         assert "the table lacks" in view.deliver(sink).anew_because
-        assert kept(database, sink)[1] == view.rows()
+        assert progress_and_rows(database, sink)[1] == view.rows()
     database.run("insert into kept values (77, 'a', 'mine', 1)")
     view.append([((77, "a", "x", 1.0), view.upper, 1)])
     assert view.deliver(sink).anew_because
-    assert kept(database, sink)[1] == view.rows()
+    assert progress_and_rows(database, sink)[1] == view.rows()
 
 
 def test_a_table_that_was_made_anew(database: Database, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_table_that_was_made_anew(database: Database, tmp_path: Path) -> None:
     definition = "create table kept (price double precision, name varchar, part text, k bigint, unique (k, part))"
     database.run("drop table kept", definition)
     view.deliver(sink, view.step(3))
-    assert kept(database, sink) == (view.upper - 1, view.rows())
+    assert progress_and_rows(database, sink) == (view.upper - 1, view.rows())
     for name in ("kept", "mine"):
         database.run(f"drop table if exists {name}", definition.replace("kept", name))
         database.run(f"insert into {name} values (1, 'n', 'p', 1)")
@@ -208,7 +208,7 @@ def test_a_table_that_was_made_anew(database: Database, tmp_path: Path) -> None:
         assert database.value(f"select count(*) from {name}") == 1
     database.run("truncate kept")
     view.deliver(sink)
-    assert kept(database, sink) == (view.upper - 1, view.rows())
+    assert progress_and_rows(database, sink) == (view.upper - 1, view.rows())
 
 
 def test_a_table_of_another_view_is_refused(database: Database, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_view_that_never_delivered_claims_no_table(database: Database, tmp_pat
         view.deliver(sink_to(database, owner="shop.other.view"), uid="other")
     database.run("truncate kept")
     view.deliver(sink_to(database))
-    assert kept(database, sink_to(database)) == (0, view.rows())
+    assert progress_and_rows(database, sink_to(database)) == (0, view.rows())
     assert database.value("select owner || retired::text from tidemark_sinks") == "shop.flow.view{}"
 
 
@@ -303,12 +303,12 @@ def test_columns_and_triggers_of_the_user_stay(database: Database, tmp_path: Pat
     for _ in range(4):
         view.step(20)
         view.deliver(sink)
-        assert kept(database, sink)[1] == view.rows()
+        assert progress_and_rows(database, sink)[1] == view.rows()
     database.run("update kept set mine = 8")
     view.step(5)
     view.forget_before(view.upper - 1)
     view.deliver(sink)
-    assert kept(database, sink)[1] == view.rows()
+    assert progress_and_rows(database, sink)[1] == view.rows()
     assert database.value("select count(*) from kept where mine = 8") > 0
 
 
@@ -322,7 +322,7 @@ def test_a_constraint_of_the_user_stops_the_sink_without_a_value(database: Datab
         view.deliver(sink)
     assert stopped.value.reason == "ConstraintViolated"
     assert "secret" not in str(stopped.value)
-    assert kept(database, sink) == (0, view.rows(0))
+    assert progress_and_rows(database, sink) == (0, view.rows(0))
 
 
 def test_what_a_trigger_of_the_user_says_of_a_row_is_not_told(database: Database, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_what_a_trigger_of_the_user_says_of_a_row_is_not_told(database: Database
     with pytest.raises(DestinationFailed, match="SQLSTATE P0001") as failed:
         view.deliver(sink)
     assert "secret" not in str(failed.value)
-    assert kept(database, sink) == (0, view.rows(0))
+    assert progress_and_rows(database, sink) == (0, view.rows(0))
 
 
 TYPES: dict[str, list[Any]] = {
@@ -441,7 +441,7 @@ def test_all_columns_are_the_key(database: Database, tmp_path: Path) -> None:
     view.deliver(sink)
     view.append([((1, "a"), 1, -1), ((3, "a"), 1, 1)])
     view.deliver(sink)
-    assert kept(database, sink, COLUMNS[:2]) == (1, view.rows())
+    assert progress_and_rows(database, sink, COLUMNS[:2]) == (1, view.rows())
 
 
 def test_a_history_of_many_times_is_one_transaction(database: Database, tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_a_history_of_many_times_is_one_transaction(database: Database, tmp_path
     for _ in range(5):
         view.step(5, 3)
     assert view.deliver(sink).time == Time(15)
-    assert kept(database, sink) == (15, view.rows())
+    assert progress_and_rows(database, sink) == (15, view.rows())
 
 
 def test_a_lost_table_of_progress(database: Database, tmp_path: Path) -> None:
@@ -490,7 +490,7 @@ def test_what_another_program_did_to_the_view_s_table_loses_no_row(database: Dat
     view.append([(B, 1, -1), (C, 1, 1)])
     reached = view.deliver(sink)
     assert "another program" in reached.anew_because
-    assert kept(database, sink)[1] == {A: 1, C: 1}
+    assert progress_and_rows(database, sink)[1] == {A: 1, C: 1}
     view.append([(C, 2, -1)])
     assert view.deliver(sink).anew_because == ""
-    assert kept(database, sink)[1] == {A: 1}
+    assert progress_and_rows(database, sink)[1] == {A: 1}

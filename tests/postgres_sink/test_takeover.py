@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres.databases import Database
-from tests.postgres_sink.views import Row, View, kept, sink_to
+from tests.postgres_sink.views import Row, View, progress_and_rows, sink_to
 from tidemark_persist import PersistError
 from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
@@ -64,9 +64,9 @@ def test_an_earlier_dataflow_in_the_middle_of_its_first_delivery_is_refused(
     earlier, later, sink = unique(tmp_path, "u1", 0), unique(tmp_path, "u2", 1), sink_to(database)
     between(lambda: later.deliver(sink, uid="later"))
     refuse(earlier, sink, "TableTakenOver", term=7)
-    assert kept(database, sink) == (0, later.rows())
+    assert progress_and_rows(database, sink) == (0, later.rows())
     later.deliver(sink, later.step(3), uid="later")
-    assert kept(database, sink) == (1, later.rows())
+    assert progress_and_rows(database, sink) == (1, later.rows())
     refuse(earlier, sink, "TableTakenOver", term=7)
 
 
@@ -79,7 +79,7 @@ def test_an_earlier_dataflow_in_the_middle_of_a_later_delivery_is_refused(
     earlier.forget_before(earlier.step(3))
     between(lambda: later.deliver(sink, uid="later"))
     refuse(earlier, sink, "TableTakenOver")
-    assert kept(database, sink) == (0, later.rows())
+    assert progress_and_rows(database, sink) == (0, later.rows())
 
 
 def test_a_claim_alone_refuses_the_earlier_dataflow(database: Database, tmp_path: Path, between: Between) -> None:
@@ -90,7 +90,7 @@ def test_a_claim_alone_refuses_the_earlier_dataflow(database: Database, tmp_path
     assert database.value("select to_regclass('kept')") is None
     later.append([(TWO_ROWS_OF_A_KEY[0], 1, -1)])
     later.deliver(sink, uid="later")
-    assert kept(database, sink) == (1, later.rows())
+    assert progress_and_rows(database, sink) == (1, later.rows())
 
 
 def test_an_earlier_dataflow_that_never_wrote_the_table_is_refused(database: Database, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_an_earlier_dataflow_that_never_wrote_the_table_is_refused(database: Dat
     later.deliver(sink, uid="later")
     earlier.append([(TWO_ROWS_OF_A_KEY[0], 1, -1)])
     refuse(earlier, sink, "TableTakenOver")
-    assert kept(database, sink) == (0, later.rows())
+    assert progress_and_rows(database, sink) == (0, later.rows())
 
 
 def test_a_claim_of_a_later_revision_refuses_the_one_before(
@@ -117,14 +117,14 @@ def test_a_claim_keeps_the_time_of_the_rows(database: Database, tmp_path: Path) 
     earlier, later, sink = unique(tmp_path, "u1", 0), not_unique(tmp_path, "u2"), sink_to(database)
     earlier.deliver(sink)
     refuse(later, sink, "KeyNotUnique", uid="later")
-    assert kept(database, sink) == (0, earlier.rows())
+    assert progress_and_rows(database, sink) == (0, earlier.rows())
 
 
 def test_replicas_of_one_revision_that_copy_at_once(database: Database, tmp_path: Path, between: Between) -> None:
     view, sink = unique(tmp_path, "u1", 0), sink_to(database)
     between(lambda: view.deliver(sink))
     assert view.deliver(sink).time == 0
-    assert kept(database, sink) == (0, view.rows())
+    assert progress_and_rows(database, sink) == (0, view.rows())
 
 
 def test_a_row_of_progress_that_is_deleted_meanwhile(database: Database, tmp_path: Path, between: Between) -> None:
@@ -134,7 +134,7 @@ def test_a_row_of_progress_that_is_deleted_meanwhile(database: Database, tmp_pat
     with pytest.raises(PersistError, match="deleted meanwhile"):
         view.deliver(sink)
     view.deliver(sink)
-    assert kept(database, sink) == (0, view.rows())
+    assert progress_and_rows(database, sink) == (0, view.rows())
 
 
 def test_another_view_that_claims_the_table_meanwhile(database: Database, tmp_path: Path, between: Between) -> None:
@@ -145,7 +145,7 @@ def test_another_view_that_claims_the_table_meanwhile(database: Database, tmp_pa
     with pytest.raises(WrittenByLater, match="another Dataflow"):
         one.deliver(sink)
     one.deliver(sink)
-    assert kept(database, sink) == (0, one.rows())
+    assert progress_and_rows(database, sink) == (0, one.rows())
     refuse(other, sink_of_other, "TableOfAnother", uid="other")
 
 
@@ -157,4 +157,4 @@ def test_the_way_back_that_is_told_leads_back(database: Database, tmp_path: Path
         right.deliver(sink)
     database.run("delete from tidemark_sinks where table_name = 'kept'", "truncate kept")
     right.deliver(sink)
-    assert kept(database, sink) == (0, right.rows())
+    assert progress_and_rows(database, sink) == (0, right.rows())

@@ -117,7 +117,7 @@ class View:
         return self.at[self.upper - 1 if time is None else time]
 
 
-def kept(
+def progress_and_rows(
     database: Database, sink: PostgresSink, columns: Sequence[Column] = COLUMNS
 ) -> tuple[int | None, Counter[Row]]:
     """The time that the progress row says, and the table's rows, as one transaction of a reader sees them."""

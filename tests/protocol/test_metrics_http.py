@@ -39,7 +39,7 @@ def connect(port: int) -> Iterator[Callable[[], socket.socket]]:
         yield connected
 
 
-def answered(port: int) -> bool:
+def is_answered(port: int) -> bool:
     """The server may refuse connections for a moment after too many."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=BOUND) as answer:
@@ -68,7 +68,7 @@ def test_silent_clients_have_a_bounded_number_of_threads(port: int, connect: Cal
     before = threading.active_count()
     silent = [connect() for _ in range(10 * metrics_http.MAX_CONNECTIONS)]
 
-    until(lambda: answered(port))
+    until(lambda: is_answered(port))
     until(lambda: threading.active_count() - before <= metrics_http.MAX_CONNECTIONS)
     assert is_over(silent[0])
 
@@ -94,7 +94,7 @@ def test_of_a_request_that_does_not_end_no_more_than_so_much_is_read(
         endless.sendall(b"GET /metrics HTTP/1.1\r\n" + 16 * (b"A: " + 65_000 * b"a" + b"\r\n"))
 
     read_to_its_end(endless)
-    until(lambda: answered(port))
+    until(lambda: is_answered(port))
 
 
 def test_silent_clients_displace_no_request(monkeypatch: pytest.MonkeyPatch) -> None:

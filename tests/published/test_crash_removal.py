@@ -50,7 +50,7 @@ def published(folder: Path, seed: int = 1) -> View:
     return view
 
 
-def left(folder: Path) -> list[str]:
+def remaining_files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in (folder / "published").rglob("*"))
 
 
@@ -144,10 +144,10 @@ def test_a_deletion_that_comes_too_late_changes_nothing(tmp_path: Path, uncommit
     published(tmp_path)
     if uncommitted:
         shutil.rmtree(tmp_path / "published/_delta_log")
-    before = left(tmp_path)
+    before = remaining_files(tmp_path)
     with pytest.raises(StorageError, match="delete it again"):
         remove_published(str(tmp_path / "published"), OWNER, until=time.monotonic() - 1)
-    assert left(tmp_path) == before
+    assert remaining_files(tmp_path) == before
 
 
 @pytest.mark.parametrize("step", ["take_all_away", "write_json", "remove"])
@@ -181,9 +181,9 @@ def test_the_table_of_the_next_dataflow_stays(tmp_path: Path) -> None:
     later = publication.TablePublication(view.shard, replace(options, uid="u2"))
     time = Time(view.step(30))
     later.publish(time)
-    before = left(tmp_path)
+    before = remaining_files(tmp_path)
     remove_published(options.location, OWNER, "u1")
-    assert (left(tmp_path), contents(tmp_path)) == (before, view.at[time])
+    assert (remaining_files(tmp_path), contents(tmp_path)) == (before, view.at[time])
     remove_published(options.location, OWNER, "u2")
     assert not (tmp_path / "published").exists()
 
@@ -210,7 +210,7 @@ def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
     (tmp_path / "published/mine").symlink_to(tmp_path / "mine")
     remove_published(str(tmp_path / "published"), OWNER)
     assert (tmp_path / "mine/rows.parquet").exists()
-    assert left(tmp_path) == ["published/mine"]
+    assert remaining_files(tmp_path) == ["published/mine"]
 
 
 def test_a_publisher_whose_shard_was_deleted_makes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_a_publisher_whose_shard_was_deleted_makes_no_table(tmp_path: Path, monk
     monkeypatch.setattr(publication.TablePublication, "_write_all", then_deleted)
     with pytest.raises(PersistError):
         view.publication(tmp_path).publish(Time(view.upper - 1))
-    assert [path for path in left(tmp_path) if path.endswith((".parquet", ".json"))] == []
+    assert [path for path in remaining_files(tmp_path) if path.endswith((".parquet", ".json"))] == []
 
 
 def test_a_table_of_another_program_stays(tmp_path: Path) -> None:
@@ -241,15 +241,15 @@ def test_files_without_a_commit_go_too(tmp_path: Path) -> None:
     (tmp_path / "published/part-01-0123456789abcdef0123456789abcdef.parquet").write_bytes(b"")
     (tmp_path / "published/mine.parquet").write_bytes(b"")
     remove_published(str(tmp_path / "published"), OWNER)
-    assert left(tmp_path) == ["published/mine.parquet"]
+    assert remaining_files(tmp_path) == ["published/mine.parquet"]
 
 
 def test_a_publication_is_interrupted(tmp_path: Path) -> None:
     view = published(tmp_path)
-    before = left(tmp_path)
+    before = remaining_files(tmp_path)
     of = view.publication(tmp_path, 500)
     of.interrupted.set()
     time = Time(view.step(30))
     with pytest.raises(Interrupted):
         of.publish(time)
-    assert left(tmp_path) == before
+    assert remaining_files(tmp_path) == before

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.spark
 GET_T, GET_U = Get(GlobalId("t"), T.schema), Get(GlobalId("u"), U.schema)
 
 
-def both(inputs: list[Plan], conditions: list[tuple[int, str, int]], shown: list[int], *more: ScalarExpr) -> list[Plan]:
+def linear_and_delta(
+    inputs: list[Plan], conditions: list[tuple[int, str, int]], shown: list[int], *more: ScalarExpr
+) -> list[Plan]:
     """The linear and the delta plan of the inputs where column `left` `=` or `<=>` column `right` of all columns."""
     row = refs(tuple(c for i in inputs for c in i.schema))
     equal = tuple(call(operator, (row[left], row[right]), BOOLEAN) for left, operator, right in conditions)
@@ -41,23 +43,27 @@ def b_of(at: int) -> ColumnRef:
 
 # t is (a, b, s), u is (a, d)
 CASES = {
-    "one key": both([GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], [1, 4, 7]),
-    "a chain of four": both([GET_T, GET_T, GET_T, GET_U], [(0, "=", 4), (3, "=", 7), (6, "=", 9)], [2, 5, 8, 10]),
-    "a star of five": both(
+    "one key": linear_and_delta([GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], [1, 4, 7]),
+    "a chain of four": linear_and_delta(
+        [GET_T, GET_T, GET_T, GET_U], [(0, "=", 4), (3, "=", 7), (6, "=", 9)], [2, 5, 8, 10]
+    ),
+    "a star of five": linear_and_delta(
         [GET_T, GET_U, GET_T, GET_U, GET_T], [(0, "=", 3), (1, "=", 5), (0, "=", 8), (1, "=", 11)], [2, 4, 7, 9, 12]
     ),
-    "a triangle": both([GET_T, GET_T, GET_T], [(0, "=", 3), (4, "=", 6), (7, "=", 1)], [2, 5, 8]),
-    "null-safe and not": both([GET_T, GET_U, GET_T], [(0, "<=>", 3), (0, "=", 5), (1, "<=>", 6)], [1, 4, 7]),
-    "theta at the end": both(
+    "a triangle": linear_and_delta([GET_T, GET_T, GET_T], [(0, "=", 3), (4, "=", 6), (7, "=", 1)], [2, 5, 8]),
+    "null-safe and not": linear_and_delta(
+        [GET_T, GET_U, GET_T], [(0, "<=>", 3), (0, "=", 5), (1, "<=>", 6)], [1, 4, 7]
+    ),
+    "theta at the end": linear_and_delta(
         [GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], [1, 6], call(">", (b_of(1), b_of(6)), BOOLEAN)
     ),
-    "an error at the end": both(
+    "an error at the end": linear_and_delta(
         [GET_T, GET_U, GET_T],
         [(0, "=", 3), (3, "=", 5)],
         [1, 6],
         call(">", (call("div", (Literal("10", BIGINT), b_of(1)), BIGINT), b_of(6)), BOOLEAN),
     ),
-    "nothing shown": both([GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], []),
+    "nothing shown": linear_and_delta([GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], []),
 }
 
 

@@ -121,7 +121,7 @@ def test_a_join_is_computed_by_each_reader() -> None:
     assert share_subplans(built, IMPORTED, "d/")[1].plan == Get(GlobalId("v0"), built[0].plan.schema)
 
 
-def kept(of: DataflowHarness, description: DataflowDescription) -> tuple[int, Counter[str]]:
+def arrangement_counts(of: DataflowHarness, description: DataflowDescription) -> tuple[int, Counter[str]]:
     """The number of arrangements that the Dataflow keeps: (sides of joins, others by kind)."""
     dataflow = of.build(description)
     try:
@@ -138,7 +138,7 @@ def test_what_is_computed_once_keeps_no_arrangement_more(seed: int, tmp_path: Pa
     with in_process(tmp_path, TABLES, random_history(TABLES, seed, changes=2)) as of:
         for number in range(seed * 100, (seed + 1) * 100):
             _, *both = described(of, Views(number).views)
-            (sides, others), (fewest_sides, fewest_others) = (kept(of, each) for each in both)
+            (sides, others), (fewest_sides, fewest_others) = (arrangement_counts(of, each) for each in both)
             assert fewest_sides <= sides, f"views {number}"
             assert fewest_others <= others, f"views {number}"
             fewer += fewest_others < others

@@ -77,14 +77,14 @@ def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 
 def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> pa.Table:
-    return whole(peeks.read_index(reading, index, peek), peek)
+    return table_of(peeks.read_index(reading, index, peek), peek)
 
 
 def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> pa.Table:
-    return whole(peeks.read_shard(reading, shard, peek), peek)
+    return table_of(peeks.read_shard(reading, shard, peek), peek)
 
 
-def whole(batches: Iterator[Any], peek: Peek) -> pa.Table:
+def table_of(batches: Iterator[Any], peek: Peek) -> pa.Table:
     return pa.Table.from_batches(list(batches), arrow_schema(peek.columns))
 
 

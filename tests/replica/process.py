@@ -159,7 +159,7 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def alive(pids: Iterable[int]) -> set[int]:
+def living(pids: Iterable[int]) -> set[int]:
     """The processes that still run; one that only waits to be reaped does not."""
     return {pid for pid in pids if _state(pid) not in (None, "Z", "X")}
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.directory_listing import matching, text_of
 from tests.replica.plans import copies, shard
-from tests.replica.process import ReplicaProcess, ScriptedClient, alive, descendants, epochs, wait_until
+from tests.replica.process import ReplicaProcess, ScriptedClient, descendants, epochs, living, wait_until
 from tests.replica.tables import Table, Update, contents, persisted
 from tests.waiting import BOUND
 from tidemark_persist import ShardNotFound, open_shard
@@ -105,7 +105,7 @@ def test_crash_at_any_moment_leaves_neither_gap_nor_duplicate(replica: ReplicaPr
         family = descendants(replica.process.pid)
         replica.kill()
         client.close()
-        wait_until(lambda family=family: not alive(family))
+        wait_until(lambda family=family: not living(family))
         replica.start()
     ticker.stop()
     client = ScriptedClient(replica.address)
@@ -141,5 +141,5 @@ def test_crash_of_the_jvm_ends_the_process(replica: ReplicaProcess, tmp_path: Pa
     os.kill(jvm, signal.SIGKILL)
 
     assert replica.process.wait(BOUND) == 11
-    wait_until(lambda: not alive(family))
+    wait_until(lambda: not living(family))
     client.close()

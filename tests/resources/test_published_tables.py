@@ -32,7 +32,7 @@ SOURCE = PostgresSource("db", 5432, "d", "db", "p", (), all_tables=True)
 A, B = PublicationTable("public", "a"), PublicationTable("public", "b")
 
 
-def whole(*named: PostgresTable, excepted: tuple[tuple[str, str], ...] = ()) -> WholePublication:
+def publication_of(*named: PostgresTable, excepted: tuple[tuple[str, str], ...] = ()) -> WholePublication:
     return WholePublication(replace(SOURCE, tables=named), frozenset(excepted))
 
 
@@ -68,7 +68,7 @@ def test_a_manifest_names_tables_or_asks_for_all() -> None:
 def test_published_tables_have_their_names_upstream() -> None:
     """Tables of other schemas have the schema's name before theirs; SQL compares names without case."""
     found = (A, PublicationTable("sales", "Orders"), PublicationTable("public", "Order_Items"))
-    now = with_published_tables(whole(), None, found)
+    now = with_published_tables(publication_of(), None, found)
     assert now.source == replace(
         SOURCE,
         tables=(named("a"), named("sales_orders", "Orders", "sales"), named("order_items", "Order_Items")),
@@ -88,7 +88,7 @@ def test_published_tables_have_their_names_upstream() -> None:
     ],
 )
 def test_a_table_that_cannot_be_followed_is_told_and_others_go_on(found: PublicationTable, left_out: str) -> None:
-    now = with_published_tables(whole(), pinned(named("a")), (found, PublicationTable("public", "c")))
+    now = with_published_tables(publication_of(), pinned(named("a")), (found, PublicationTable("public", "c")))
     assert now.left_out[0].startswith(left_out)
     assert len(now.left_out) == 1
     assert [table.name for table in now.source.tables] == ["a", "c"]
@@ -97,16 +97,18 @@ def test_a_table_that_cannot_be_followed_is_told_and_others_go_on(found: Publica
 def test_tables_that_would_have_one_name_are_named_by_somebody() -> None:
     """Neither takes the name by chance; one that has it keeps it."""
     clash = (PublicationTable("public", "sales_orders"), PublicationTable("sales", "orders"))
-    now = with_published_tables(whole(), None, clash)
+    now = with_published_tables(publication_of(), None, clash)
     assert now.source.tables == ()
     assert [text.partition(":")[0] for text in now.left_out] == ["public.sales_orders", "sales.orders"]
-    first = with_published_tables(whole(), None, clash[:1])
-    later = with_published_tables(whole(), pinned(*first.source.tables), clash)
+    first = with_published_tables(publication_of(), None, clash[:1])
+    later = with_published_tables(publication_of(), pinned(*first.source.tables), clash)
     assert later.source == first.source
     assert later.left_out == (
         "sales.orders: TableNameUsed: table sales_orders is public.sales_orders: name it in tables",
     )
-    named_once = with_published_tables(whole(named("o", "orders", "sales")), pinned(*first.source.tables), clash)
+    named_once = with_published_tables(
+        publication_of(named("o", "orders", "sales")), pinned(*first.source.tables), clash
+    )
     assert [table.name for table in named_once.source.tables] == ["o", "sales_orders"]
     assert named_once.left_out == ()
 
@@ -114,29 +116,29 @@ def test_tables_that_would_have_one_name_are_named_by_somebody() -> None:
 def test_a_table_that_left_the_publication_stays() -> None:
     """A dropped table does the same: the replica says why it goes no further. Only the spec takes it out."""
     before = pinned(named("a"), named("b"))
-    assert table_edit(before, with_published_tables(whole(), before, (A,)).source).is_empty
-    assert table_edit(before, with_published_tables(whole(), before, ()).source).is_empty
-    now = with_published_tables(whole(excepted=(("public", "b"),)), before, (A, B))
+    assert table_edit(before, with_published_tables(publication_of(), before, (A,)).source).is_empty
+    assert table_edit(before, with_published_tables(publication_of(), before, ()).source).is_empty
+    now = with_published_tables(publication_of(excepted=(("public", "b"),)), before, (A, B))
     assert [table.table.name for table in table_edit(before, now.source).removed] == ["b"]
 
 
 def test_columns_that_cannot_be_followed_are_left_out_by_name() -> None:
     """The choice is pinned; while it is, the table is looked at again, to tell of it."""
     found = PublicationTable("public", "a", ("n",), ("total (column total is generated)",))
-    now = with_published_tables(whole(), None, (found,))
+    now = with_published_tables(publication_of(), None, (found,))
     assert now.source.tables == (named("a", names=("n",)),)
     assert now.columns_left_out == ("public.a without total (column total is generated)",)
     before = pinned(*now.source.tables)
-    assert table_edit(before, with_published_tables(whole(), before, (found,)).source).is_empty
-    assert sought(whole(), before).tables == ()
-    assert [upstream(table) for table in sought(whole(), pinned(named("a"))).tables] == [("public", "a")]
+    assert table_edit(before, with_published_tables(publication_of(), before, (found,)).source).is_empty
+    assert sought(publication_of(), before).tables == ()
+    assert [upstream(table) for table in sought(publication_of(), pinned(named("a"))).tables] == [("public", "a")]
 
 
 def test_a_followed_table_is_not_told_of_as_left_out() -> None:
     """It is looked at again for its columns. Its own condition tells what is wrong with it."""
     before = pinned(named("a", names=("n",)))
     refused = PublicationTable("public", "a", refused="ReplicaIdentity: no key")
-    now = with_published_tables(whole(), before, (refused,))
+    now = with_published_tables(publication_of(), before, (refused,))
     assert now.left_out == ()
     assert table_edit(before, now.source).is_empty
 
@@ -144,11 +146,11 @@ def test_a_followed_table_is_not_told_of_as_left_out() -> None:
 def test_an_entry_of_the_spec_holds_for_its_table() -> None:
     """It may have a name and columns of its own, and keeps what is followed under its name."""
     entry = named("orders", "a", names=("n",))
-    now = with_published_tables(whole(entry), None, (A, B))
+    now = with_published_tables(publication_of(entry), None, (A, B))
     assert now.source.tables == (entry, named("b"))
     before = pinned(entry, named("b"))
-    assert table_edit(before, with_published_tables(whole(), before, (A, B)).source).is_empty
-    other = with_published_tables(whole(named("c", "b")), before, (A, B))
+    assert table_edit(before, with_published_tables(publication_of(), before, (A, B)).source).is_empty
+    other = with_published_tables(publication_of(named("c", "b")), before, (A, B))
     edit = table_edit(before, other.source)
     assert "public.b is ingested as table b still" in edit.refused
     assert [table.table.name for table in edit.removed] == ["b"]
@@ -157,7 +159,7 @@ def test_an_entry_of_the_spec_holds_for_its_table() -> None:
 def test_a_successor_stands_for_its_table() -> None:
     """A table that got columns while the spec named it is followed as it is, with the earlier one until that goes."""
     before = pinned(named("a"), named("a.2", "a", successor=True))
-    now = with_published_tables(whole(), before, (A,))
+    now = with_published_tables(publication_of(), before, (A,))
     assert [table.name for table in now.source.tables] == ["a"]
     edit = table_edit(before, now.source)
     assert (edit.added, [table.table.name for table in edit.removed]) == (None, ["a"])
@@ -168,14 +170,14 @@ def test_a_table_that_was_removed_may_come_again() -> None:
     before = pinned(named("a"), named("b"))
     some = edited(before, table_edit(before, replace(SOURCE, tables=(named("a"),), all_tables=False)).removed)
     assert some.removed == ("b",)
-    back = after(some, whole(), (A, B))
+    back = after(some, publication_of(), (A, B))
     assert [table.table.name for table in back.tables] == ["a", "b.2"]
-    assert after(back, whole(), (A, B)) == back
+    assert after(back, publication_of(), (A, B)) == back
 
 
 def test_the_number_of_tables_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published_tables, "MAX_TABLES", 3)
-    now = with_published_tables(whole(named("z")), pinned(named("a")), (B, PublicationTable("public", "c")), 7)
+    now = with_published_tables(publication_of(named("z")), pinned(named("a")), (B, PublicationTable("public", "c")), 7)
     assert [table.name for table in now.source.tables] == ["z", "a", "b"]
     assert now.left_out == (
         "7 more tables were not looked at: name those that are not wanted in exceptTables",
@@ -190,12 +192,12 @@ def test_histories_of_publications_and_specs(seed: int) -> None:
     changes nothing twice; no look takes a table out."""
     draw = random.Random(seed)
     pairs = [(schema, name) for schema in ("public", "s", "s_t") for name in ("a", "A", "b", "t_a", "s_a", "_x")]
-    before, names, wanted = pinned(named("first", "first")), dict[tuple[str, str], str](), whole()
+    before, names, wanted = pinned(named("first", "first")), dict[tuple[str, str], str](), publication_of()
     for _ in range(30):
         if draw.random() < 0.3:
             entries = [named(f"n{pairs.index(pair)}", pair[1], pair[0]) for pair in draw.sample(pairs, 2)]
             excepted = tuple(set(draw.sample(pairs, 2)) - {upstream(entry) for entry in entries})
-            wanted = whole(*entries[: draw.randrange(3)], excepted=excepted)
+            wanted = publication_of(*entries[: draw.randrange(3)], excepted=excepted)
         reasons = ("", "", "", "ReplicaIdentity: none")
         found = tuple(PublicationTable(*pair, refused=draw.choice(reasons)) for pair in draw.sample(pairs, 6))
         now = with_published_tables(wanted, before, found)

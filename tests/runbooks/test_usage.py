@@ -79,8 +79,8 @@ def test_kubectl_knows_its_flags_and_the_server_the_kinds(
 
     named = {kind for words in found if words[0] in OF_OBJECTS for kind in kinds_of(words)}
     assert {"dataflows", "computeinstances", "endpointslice", "nodes"} <= named
-    assert named - known(kinds_installed) == set()
-    assert "computereplicsa" not in known(kinds_installed)
+    assert named - known_words(kinds_installed) == set()
+    assert "computereplicsa" not in known_words(kinds_installed)
 
 
 def kinds_of(words: list[str]) -> list[str]:
@@ -94,7 +94,7 @@ def kinds_of(words: list[str]) -> list[str]:
     return [] if from_files or not rest else [kind.partition("/")[0] for kind in rest[0].split(",")]
 
 
-def known(plane: ControlPlane) -> set[str]:
+def known_words(plane: ControlPlane) -> set[str]:
     """The words that are known for a kind."""
     lines = [line.split() for line in plane.kubectl("api-resources", "--no-headers").splitlines()]
     return {word for plural, *_, kind in lines for word in (plural, kind.lower())}

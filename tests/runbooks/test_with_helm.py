@@ -50,7 +50,7 @@ def cluster_blocks(page: str, heading: str) -> list[Block]:
     return [without_pods(b) for b in blocks(page) if b.kind == "sh cluster" and b.heading == heading]
 
 
-def asked(shell: Shell, text: str) -> str:
+def output_of(shell: Shell, text: str) -> str:
     return shell.run(Block("asked", "sh", text))
 
 
@@ -66,11 +66,11 @@ def test_a_release_comes_goes_and_comes_elsewhere(shell: Shell) -> None:
         "rolebinding.rbac.authorization.k8s.io/anne-reaches-tidemark created",
         "rolebinding.rbac.authorization.k8s.io/anne-reads created",
     ]
-    asked(
+    output_of(
         shell,
         "kubectl get role tidemark-reach-gateway -n tidemark-system && kubectl get clusterrole tidemark-read-data",
     )
-    asked(shell, f"kubectl annotate endpointslice tidemark-gateway -n tidemark-system {AUTHORITY}=PEM")
+    output_of(shell, f"kubectl annotate endpointslice tidemark-gateway -n tidemark-system {AUTHORITY}=PEM")
     shell.run(authority)
     assert (shell.folder / "ca.crt").read_text() == "PEM"
 
@@ -80,9 +80,9 @@ def test_a_release_comes_goes_and_comes_elsewhere(shell: Shell) -> None:
     (uninstall,) = cluster_blocks("uninstall", "Uninstalling")
     of_helm, of_kubectl = (replace(uninstall, text=line) for line in uninstall.text.splitlines())
     shell.run(of_helm)
-    left = set(asked(shell, f"kubectl get {','.join(OF_A_RELEASE)} -n tidemark-system -o name").split())
+    left = set(output_of(shell, f"kubectl get {','.join(OF_A_RELEASE)} -n tidemark-system -o name").split())
     assert left <= {"configmap/kube-root-ca.crt", "serviceaccount/default", f"rolebinding.{RBAC}/anne-reaches-tidemark"}
-    assert len(asked(shell, "kubectl get crds -o name | grep tidemark").splitlines()) == 4
+    assert len(output_of(shell, "kubectl get crds -o name | grep tidemark").splitlines()) == 4
 
     with pytest.raises(AssertionError, match="invalid ownership metadata"):
         shell.run(replace(elsewhere, text=elsewhere.text.replace(" --take-ownership", "")))
@@ -90,4 +90,4 @@ def test_a_release_comes_goes_and_comes_elsewhere(shell: Shell) -> None:
 
     shell.run(replace(of_helm, text=of_helm.text.replace("tidemark-system", "elsewhere")))
     shell.run(of_kubectl)
-    assert "tidemark" not in asked(shell, "kubectl get crds,clusterroles,clusterrolebindings -o name")
+    assert "tidemark" not in output_of(shell, "kubectl get crds,clusterroles,clusterrolebindings -o name")

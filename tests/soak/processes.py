@@ -50,7 +50,7 @@ class Process:
 def of_system(home: Path) -> list[Process]:
     """Every process whose command line names the folder, and all below them."""
     everything = {p.pid: p for p in _all()}
-    inside = {pid for pid, p in everything.items() if str(home) in p.command and p.role in _known()}
+    inside = {pid for pid, p in everything.items() if str(home) in p.command and p.role in _known_roles()}
     while more := {pid for pid, p in everything.items() if p.parent in inside} - inside:
         inside |= more
     return [everything[pid] for pid in inside]
@@ -73,7 +73,7 @@ def measures(processes: list[Process]) -> dict[str, float]:
     return dict(total)
 
 
-def _known() -> set[str]:
+def _known_roles() -> set[str]:
     return {role for _, role in _ROLES}
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.sqllogictest.records import Query
-from tests.sqllogictest.values import printed, same
+from tests.sqllogictest.values import has_value, printed
 
 Row = tuple[Any, ...]
 _MOST_SHOWN = 12
@@ -104,7 +104,7 @@ def _matches(query: Query, result: Result, lines: Sequence[str], width: int) -> 
     if query.sort == "valuesort":
         found: list[tuple[Any, str]] = [(v, _kind(query.types, i)) for row in rows for i, v in enumerate(row)]
         cells = [c for line in lines for c in ([line] if whole or width == 1 else line.split())]
-        return _same_multiset(found, cells, lambda value, cell: same(value[0], value[1], cell))
+        return _same_multiset(found, cells, lambda value, cell: has_value(value[0], value[1], cell))
     if whole:
         expected_rows: list[str | list[str]] = [list(lines[i : i + width]) for i in range(0, len(lines), width)]
     else:
@@ -141,7 +141,7 @@ def _same_multiset(found: Sequence[Any], expected_rows: Sequence[Any], fits: Cal
 def _same_row(row: Row, types: str, cells: str | list[str]) -> bool:
     if isinstance(cells, str):  # values with spaces: the line as a whole
         return " ".join(" ".join(printed(v, _kind(types, i)) for i, v in enumerate(row)).split()) == cells
-    return all(same(value, _kind(types, i), cells[i]) for i, value in enumerate(row))
+    return all(has_value(value, _kind(types, i), cells[i]) for i, value in enumerate(row))
 
 
 def _cells(line: str, width: int) -> str | list[str]:

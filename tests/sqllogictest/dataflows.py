@@ -20,7 +20,7 @@ from tests.oracle.histories import History
 from tests.sqllogictest.compare import Result
 from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
-from tests.sqllogictest.planning import ALL, PlannedQueries, PlannedQuery, table_of, together
+from tests.sqllogictest.planning import ALL, PlannedQueries, PlannedQuery, one_collection, table_of
 from tests.sqllogictest.time_limit import SECONDS, StatementTimedOut, bounded
 from tidemark_persist import FilePart
 from tidemark_protocol.check.plan import check_dataflow
@@ -141,7 +141,7 @@ class Dataflows:
 
     def _run(self, made: FileHarness, batch: Sequence[Asked]) -> list[Answer]:
         limited = self._mode != "peek"
-        whole = together([one.planned for one in batch], limited)
+        whole = one_collection([one.planned for one in batch], limited)
         last = max(one.moment for one in batch)
         description = self._describe(whole, as_of(self._mode, last))
         uppers = bounds(self._mode, reading_time(last), str(batch[0].number))
@@ -181,7 +181,7 @@ def description_of(whole: PlannedQueries, begins: int, location: str) -> Dataflo
 
 def is_on_arrow(planned: PlannedQuery) -> bool:
     """Whether all that the query computes stays beside the kernels, so that a step of it needs no job."""
-    described = description_of(together([planned], limited=True), 0, "")
+    described = description_of(one_collection([planned], limited=True), 0, "")
     fragments = lower_dataflow(described, {}, "on-arrow").fragments
     return all(isinstance(f, Fragment) and not f.stage.inputs for f in fragments)
 

@@ -97,7 +97,7 @@ def table_of(id: str) -> str:
     return id.rpartition("/")[2]
 
 
-def together(queries: Sequence[PlannedQuery], limited: bool) -> PlannedQueries:
+def one_collection(queries: Sequence[PlannedQuery], limited: bool) -> PlannedQueries:
     """The queries as one collection; `limited`: LIMIT and OFFSET are operators of it."""
     schema, places = _shared([q.schema for q in queries])
     parts = tuple(

@@ -31,7 +31,7 @@ def printed(value: Any, kind: str) -> str:
     return "".join(c if " " <= c <= "~" else "@" for c in text) if text else "(empty)"
 
 
-def same(value: Any, kind: str, expected: str) -> bool:
+def has_value(value: Any, kind: str, expected: str) -> bool:
     """Whether the text says this value, in any engine's way of printing."""
     expected_text = expected.strip()
     if expected_text == printed(value, kind):

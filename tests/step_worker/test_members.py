@@ -85,7 +85,7 @@ def faulty(rows: Rows, how: str, times: int = 1) -> tuple[StepWorkers, Fault]:
     return StepWorkers(command=command(fault), member_seconds=BOUND), fault
 
 
-def begun(workers: StepWorkers, *tickets: WorkTicket) -> list[type[StepWorkerError] | None]:
+def begin_members(workers: StepWorkers, *tickets: WorkTicket) -> list[type[StepWorkerError] | None]:
     """Tickets on their way: the list has how they ended, once all have."""
     ended: list[type[StepWorkerError] | None] = []
     threading.Thread(target=lambda: ended.extend(all_of(workers, list(tickets)))).start()
@@ -148,7 +148,7 @@ def test_crash_a_process_that_hangs_is_bounded(rows: Rows, clock: Clock) -> None
     """A member that does not end takes its process with it; the others go on."""
     workers, fault = faulty(rows, "hang")
     try:
-        ended = begun(workers, *(rows.ticket() for _ in range(3)))
+        ended = begin_members(workers, *(rows.ticket() for _ in range(3)))
         until(lambda: fault.strikes)
         clock.outlast(BOUND)
         until(lambda: ended)
@@ -164,7 +164,7 @@ def test_crash_a_stopped_process_is_bounded(rows: Rows, clock: Clock) -> None:
         assert all_of(workers, [rows.ticket()]) == [None]
         (pid,) = children() - others
         os.kill(pid, signal.SIGSTOP)
-        ended = begun(workers, rows.ticket())
+        ended = begin_members(workers, rows.ticket())
         clock.outlast(BOUND)
         until(lambda: ended)
         assert ended == [WorkerLost]
@@ -214,7 +214,7 @@ def test_a_cancelled_member_ends_soon_running_or_not(rows: Rows) -> None:
     workers, fault = faulty(rows, "hang")
     running, waiting = rows.ticket(), rows.ticket()
     try:
-        ended = begun(workers, running)
+        ended = begin_members(workers, running)
         until(lambda: fault.strikes)
         waiting.cancel()
         assert all_of(workers, [waiting]) == [MemberCancelled]
@@ -313,7 +313,7 @@ def test_closed_workers_leave_no_process(rows: Rows) -> None:
     """Also the one that is in the middle of a member; who waits for it is told."""
     others = children()
     workers, fault = faulty(rows, "hang")
-    ended = begun(workers, rows.ticket())
+    ended = begin_members(workers, rows.ticket())
     until(lambda: fault.strikes)
     workers.close()
     until(lambda: ended)

@@ -62,7 +62,7 @@ def ticks(root: Path) -> dict[int, int]:
     return {r[TIME]: r["transactions"] for r in rows if r[DIFF] > 0}
 
 
-def same(left: pa.Table, right: pa.Table) -> bool:
+def is_same(left: pa.Table, right: pa.Table) -> bool:
     """The same rows with the same multiplicities."""
     left = left.select(right.column_names)
     key = [(n, "ascending") for n in right.column_names]
@@ -75,7 +75,7 @@ def check(root: Path, cache: Path) -> None:
     assert bound
     for table in NAMES:
         for at, transactions in bound.items():
-            assert same(contents(root, table, at), expected(cache, table, transactions)), (table, at, transactions)
+            assert is_same(contents(root, table, at), expected(cache, table, transactions)), (table, at, transactions)
 
 
 def test_tables_hold_what_the_bindings_say_at_every_tick(tmp_path: Path, cache: Path) -> None:

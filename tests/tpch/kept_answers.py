@@ -34,7 +34,7 @@ class KeptAnswers:
 
     def has(self, name: str, rows: Mapping[Any, int]) -> bool:
         """Whether these are the kept rows of the query over these tables."""
-        return _kept().get(name) == self._answer(name, rows)
+        return _stored_answers().get(name) == self._answer(name, rows)
 
     def write(self, answer: Callable[[str], Mapping[Any, int]]) -> None:
         """Replace the file. `answer`: the rows of a query, by its name."""
@@ -58,6 +58,6 @@ def contents_digests(stream: Stream, time: int) -> list[tuple[str, int]]:
 
 
 @cache
-def _kept() -> dict[str, dict[str, str]]:
+def _stored_answers() -> dict[str, dict[str, str]]:
     kept: dict[str, dict[str, str]] = json.loads(FILE.read_text()) if FILE.exists() else {}
     return kept

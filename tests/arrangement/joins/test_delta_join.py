@@ -131,10 +131,10 @@ def run(driver: Driver, shape: Shape, history: History, cuts: list[int], shared:
     spec = DeltaSpec(shape.paths(shared), TYPES * shape.inputs)
     for (lower, upper), until in zip(pairwise(cuts), ahead, strict=False):
         for n in shared:
-            maintain(driver, shape.kept(n), within(history[n], done, until), done, until, since=lower - 1)
+            maintain(driver, shape.kept(n), changes_between(history[n], done, until), done, until, since=lower - 1)
         done = until
         context = driver.context(lower, upper, hydration=lower == AS_OF)
-        streams = [[updates(TYPES, within(changes, lower, upper))] for changes in moved]
+        streams = [[updates(TYPES, changes_between(changes, lower, upper))] for changes in moved]
         result.update(contents(delta_join(context, spec, streams)))
         for own in (a for n in range(shape.inputs) if n not in shared for a in shape.kept(n)):
             manifest = driver.manifests[own].append(context.writer.written.get(own, []), lower, upper)
@@ -155,7 +155,7 @@ def maintain(
         driver.manifests[index] = driver.merged(manifest.allow_compaction(max(since, manifest.since)))
 
 
-def within(changes: list[Change], lower: int, upper: int) -> list[Change]:
+def changes_between(changes: list[Change], lower: int, upper: int) -> list[Change]:
     return [c for c in changes if lower <= c[1] < upper]
 
 

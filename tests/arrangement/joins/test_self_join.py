@@ -47,7 +47,7 @@ def net(counted: Counter) -> Counter:
     return Counter({update: diff for update, diff in counted.items() if diff})
 
 
-def kept(driver: Driver, context: StepContext, lower: int, upper: int, *names: ArrangementId) -> None:
+def append_to_sides(driver: Driver, context: StepContext, lower: int, upper: int, *names: ArrangementId) -> None:
     for name in names:
         manifest = driver.manifests[name].append(context.writer.written.get(name, []), lower, upper)
         driver.manifests[name] = driver.merged(manifest.allow_compaction(upper - 1))
@@ -75,7 +75,7 @@ def test_agree_a_self_join_keeps_once_what_a_join_keeps_twice(
             result = contents(self_join(context, SelfJoinSpec(ONE, (2, 0), (2,), null_safe), chosen))
             assert net(result) == net(expected)
             total += len(net(expected))
-            kept(driver, context, lower, upper, ONE, LEFT, RIGHT)
+            append_to_sides(driver, context, lower, upper, ONE, LEFT, RIGHT)
             one, left = (Trace(driver.manifests[name], context.cache) for name in (ONE, LEFT))
             assert contents(one.rows_at(upper - 1)) == contents(left.rows_at(upper - 1))
         assert total > 20

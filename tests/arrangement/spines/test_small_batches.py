@@ -37,7 +37,7 @@ def stepped(folder: Path, rng: np.random.Generator, steps: int) -> Driver:
     return driver
 
 
-def found(hits: Iterable[Hits]) -> Counter:
+def rows_of_hits(hits: Iterable[Hits]) -> Counter:
     columns = ([h.delta.tolist(), *(c.to_pylist() for c in h.stored.columns)] for h in hits)
     return Counter(row for each in columns for row in zip(*each, strict=True))
 
@@ -52,8 +52,8 @@ def test_agree_a_lookup_in_small_batches_with_one_in_each(before: int | None, tm
     for known in range(1, 13):
         manifest = Manifest(A, LAYOUT, 0, known, 0, whole.batches[:known])
         segments = [s for ref in manifest.batches for s in BatchCache(tmp_path).segments(ref, LAYOUT)]
-        expected = found(probe(keys, segments, LAYOUT, before=before))
-        assert found(Trace(manifest, cache).probe(keys, before=before)) == expected
+        expected = rows_of_hits(probe(keys, segments, LAYOUT, before=before))
+        assert rows_of_hits(Trace(manifest, cache).probe(keys, before=before)) == expected
         assert known < 6 or expected
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tidemark_replica.spark.session import start_spark
 
 
-def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def count_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The number of rows that came here, and the place."""
     count = sum(batch.num_rows for batch in batches)
     yield pa.RecordBatch.from_pydict({"host": [socket.gethostname()], "uid": [os.getuid()], "rows": [count]})
@@ -32,7 +32,7 @@ def main(master: str, *settings: str) -> None:
     spark = start_spark(master, "512m", Path("/tmp/scratch"), conf, files=Path("/local"))
     while not ended.is_set():
         rows = spark.range(10_000).selectExpr("id", "id % 16 AS key").repartition(4, "key")
-        parts = rows.mapInArrow(where, "host string, uid long, rows long").collect()
+        parts = rows.mapInArrow(count_rows, "host string, uid long, rows long").collect()
         hosts = sorted({part.host for part in parts})
         total, uids = sum(part.rows for part in parts), sorted({part.uid for part in parts})
         print(json.dumps({"rows": total, "hosts": hosts, "uids": uids}), flush=True)

@@ -73,7 +73,7 @@ def test_crash_an_answer_is_lost_with_its_keeper_and_not_asked_again() -> None:
 
 async def stashed(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> Answer:
     """The answer of a peek that the replica has stashed."""
-    await begun(replica, instance)
+    await install_index(replica, instance)
     answer = asyncio.create_task(instance.answers.peek(ASKED))
     await replica.until(lambda: ASKED in replica.streams[0])
     replica.stash["p"] = DATA
@@ -81,7 +81,7 @@ async def stashed(replica: ScriptedReplica, instance: RunningInstance, listening
     return await asyncio.wait_for(answer, BOUND)
 
 
-async def begun(replica: ScriptedReplica, instance: RunningInstance) -> None:
+async def install_index(replica: ScriptedReplica, instance: RunningInstance) -> None:
     """A dataflow that can be peeked at."""
     await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
     instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
@@ -156,7 +156,7 @@ def test_crash_a_reader_is_told_that_the_answer_is_lost(end: str, play: Callable
         else:
             replica.stash["p"] = DATA[:PIECE_BYTES]
         with pytest.raises(AnswerLost, match="ask again"):
-            await rest(reading)
+            await read_to_end(reading)
 
         assert first == DATA[:PIECE_BYTES]
         assert ASKED not in replica.streams[-1] or end != "replica"
@@ -164,7 +164,7 @@ def test_crash_a_reader_is_told_that_the_answer_is_lost(end: str, play: Callable
     play(scenario)
 
 
-async def rest(reading: AsyncIterator[Any]) -> None:
+async def read_to_end(reading: AsyncIterator[Any]) -> None:
     async for _ in reading:
         pass
 
@@ -173,7 +173,7 @@ def test_crash_an_asker_that_goes_in_the_moment_of_its_answer_leaves_nothing(pla
     """The answer is there, the asker is not: its keeper is told."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await install_index(replica, instance)
         answer = asyncio.create_task(instance.answers.peek(ASKED))
         await replica.until(lambda: ASKED in replica.streams[0])
         (link,) = instance.core.links

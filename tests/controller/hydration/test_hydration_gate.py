@@ -140,15 +140,15 @@ class Standings:
 def schedule(g: HydrationGate, *names: str) -> list[str]:
     """The dataflows that are let through when all of these are scheduled, in order, and at the next look."""
     batches = [command for name in names for s in (index(name), view(name)) for command in g.absorb(s)]
-    return through([*batches, *g.admit()])
+    return scheduled_owners([*batches, *g.admit()])
 
 
-def through(commands: list[c.Command]) -> list[str]:
+def scheduled_owners(commands: list[c.Command]) -> list[str]:
     return list(dict.fromkeys(owner_of(command.id) for command in commands if isinstance(command, c.Schedule)))
 
 
 def hydrate(g: HydrationGate, name: str) -> list[str]:
-    return through([*g.observe(output(index(name), 4)), *g.observe(output(view(name), 4))])
+    return scheduled_owners([*g.observe(output(index(name), 4)), *g.observe(output(view(name), 4))])
 
 
 def test_nothing_is_scheduled_before_it_is_written_down_the_slots() -> None:
@@ -157,11 +157,11 @@ def test_nothing_is_scheduled_before_it_is_written_down_the_slots() -> None:
 
     assert schedule(g, "a", "b", "c") == []
     assert g.occupants == ("a", "b")
-    assert through(g.recorded(["a"])) == ["a"]
+    assert scheduled_owners(g.recorded(["a"])) == ["a"]
     assert g.recorded(["a"]) == []
     assert hydrate(g, "a") == []
     assert g.occupants == ("b", "c")
-    assert through(g.recorded(["b", "c"])) == ["b", "c"]
+    assert scheduled_owners(g.recorded(["b", "c"])) == ["b", "c"]
 
 
 def test_suspects_hydrate_last_and_alone() -> None:
@@ -264,7 +264,7 @@ def test_importers_of_what_fails_delay_nothing() -> None:
     assert schedule(g, "x", "b", "a") == ["x"]
     failed = [command for s in (index("x"), view("x")) for command in g.observe(Failure(s.id, FailureKind.STEP, ""))]
 
-    assert through(failed) == ["a"]
+    assert scheduled_owners(failed) == ["a"]
     assert hydrate(g, "a") == []
     assert hydrate(g, "x") == ["b"]
 
@@ -278,7 +278,7 @@ def test_a_quarantined_dataflow_is_not_scheduled() -> None:
     assert hydrate(g, "a") == []
     assert g.occupants == ()
     standings.now["x"] = HydrationStanding.CLEAR
-    assert through(g.admit()) == ["x"]
+    assert scheduled_owners(g.admit()) == ["x"]
 
 
 def test_a_dataflow_that_its_replica_is_hydrating_keeps_its_slot_over_a_reconnection() -> None:
@@ -315,7 +315,7 @@ def test_a_hydration_out_of_memory_waits_for_another_slot() -> None:
     assert g.out_of_memory() == [MemoryExhaustion("x", False, "1")]
     assert g.out_of_memory() == []
     standings.now["x"] = HydrationStanding.SUSPECT
-    assert through(g.admit()) == ["b"]
+    assert scheduled_owners(g.admit()) == ["b"]
     assert [hydrate(g, name) for name in "ab"] == [[], ["x"]]
     assert g.occupants == ("x",)
 
@@ -324,7 +324,7 @@ def test_a_hydration_out_of_memory_waits_for_another_slot() -> None:
     standings.now["x"] = HydrationStanding.QUARANTINED
     assert g.admit() == []
     standings.now["x"] = HydrationStanding.CLEAR
-    assert through(g.admit()) == ["x"], "released"
+    assert scheduled_owners(g.admit()) == ["x"], "released"
     assert hydrate(g, "x") == []
     assert g.observe(ran_out(index("x"), 3)) == []
     assert g.out_of_memory() == [], "what has hydrated is in nobody's way"
@@ -335,7 +335,7 @@ def test_a_hydration_that_failed_before_running_out_of_memory_waits_for_another_
     g = Standings(concurrency=1).gate("x", "a")
     assert schedule(g, "x", "a") == ["x"]
     failures = [Failure(export.id, FailureKind.STEP, "", attempts=1) for export in (index("x"), view("x"))]
-    assert through([command for failure in failures for command in g.observe(failure)]) == ["a"]
+    assert scheduled_owners([command for failure in failures for command in g.observe(failure)]) == ["a"]
 
     for export in (index("x"), view("x")):
         assert g.observe(ran_out(export, 2)) == []
@@ -371,7 +371,7 @@ def test_a_failure_of_an_attempt_before_the_connection_changes_no_slot(reason: s
     assert (g.occupants, g.waiting_count) == (("a",), 1)
     assert hydrate(g, "a") == []
     repeat()
-    assert through(g.recorded(("x",))) == ["x"]
+    assert scheduled_owners(g.recorded(("x",))) == ["x"]
     repeat()
     assert (g.occupants, g.waiting_count) == (("x",), 0)
 

@@ -13,7 +13,14 @@ import pytest
 from tests.controller.answers.test_client_dataflows import over_input
 from tests.controller.frontiers.test_index_imports import reader
 from tests.controller.harness import INDEX, LAG, TERM, VIEW, at
-from tests.controller.hydration.test_query_death_count import PEEK, asked, begun, dies, hydrated, looks_up_late
+from tests.controller.hydration.test_query_death_count import (
+    PEEK,
+    connect_with_index,
+    dies,
+    has_query,
+    hydrated,
+    looks_up_late,
+)
 from tests.controller.scripted import R1, Listening, ScriptedReplica, leadership, play
 from tests.replica.plans import COLUMNS
 from tests.waiting import BOUND
@@ -119,13 +126,13 @@ def test_a_waiting_reader_learns_of_the_quarantine(ask: Asking, before: bool, pl
     """Also where that comes about while it waits. The next process is told nothing of it."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         if before:
             await dies(replica, instance, "second")
             quarantine(listening)
             await dies(replica, instance, "third")
         asking = asyncio.create_task(ask(instance))
-        await replica.until(lambda: asked(replica.streams[-1]))
+        await replica.until(lambda: has_query(replica.streams[-1]))
         if not before:
             await dies(replica, instance, "second")
             assert not asking.done()
@@ -134,7 +141,7 @@ def test_a_waiting_reader_learns_of_the_quarantine(ask: Asking, before: bool, pl
         async with maintained(instance):
             assert TOLD in await asyncio.wait_for(asking, BOUND)
         await dies(replica, instance, "fourth")
-        assert not asked(replica.streams[-1])
+        assert not has_query(replica.streams[-1])
 
     play(scenario)
 
@@ -145,10 +152,10 @@ def test_a_reader_of_a_hydrated_dataflow_goes_on_waiting(ask: Asking, play: Call
     still."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         await replica.until(lambda: instance.core.occupants(instance.online[0]) == ("ns/d",))
         asking = asyncio.create_task(ask(instance))
-        await replica.until(lambda: asked(replica.streams[-1]))
+        await replica.until(lambda: has_query(replica.streams[-1]))
         quarantine(listening)
         await looked_at(instance)
         await hydrated(replica, instance)
@@ -166,7 +173,7 @@ def test_a_replica_that_may_have_it_is_waited_for(
     """It has not said yet what it has; and after a while nobody waits for it."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         quarantine(listening)
         await dies(replica, instance, "second")
         if since == "just lost":
@@ -175,7 +182,7 @@ def test_a_replica_that_may_have_it_is_waited_for(
         else:
             monkeypatch.setattr(quarantined_readers, "SETTLED_SECONDS", BOUND)
         asking = asyncio.create_task(subscribes_to_it(instance))
-        await replica.until(lambda: asked(replica.streams[-1]))
+        await replica.until(lambda: has_query(replica.streams[-1]))
         await looked_at(instance)
         assert not asking.done()
         assert quarantined_readers.why_resting(instance, INDEX) is None
@@ -209,12 +216,12 @@ def test_a_replica_that_comes_and_goes_for_ever_is_not_waited_for_for_ever(
     clock = Clock(monkeypatch)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         quarantine(listening)
         await dies(replica, instance, "second")
         instance.attach(OTHER, "unix:///nowhere")
         asking = asyncio.create_task(subscribes_to_it(instance))
-        await replica.until(lambda: asked(replica.streams[-1]))
+        await replica.until(lambda: has_query(replica.streams[-1]))
         for _ in range(6):
             assert not asking.done()
             await clock.look(instance, 5)
@@ -239,12 +246,12 @@ def test_a_replica_that_is_slow_to_report_is_waited_for(
     clock = Clock(monkeypatch)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         quarantine(listening)
         for late in (False, True):
             await dies(replica, instance, f"late: {late}")
             asking = asyncio.create_task(subscribes_to_it(instance))
-            await replica.until(lambda: asked(replica.streams[-1]))
+            await replica.until(lambda: has_query(replica.streams[-1]))
             await clock.look(instance, 1)
             await clock.look(instance, 50)
             assert not asking.done()
@@ -264,7 +271,7 @@ def test_a_reader_of_a_quarantined_dataflow_is_refused_at_once(play: Callable[..
     """Also where it was hydrated nowhere ever, so that no time is complete."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         quarantine(listening)
         await dies(replica, instance, "second")
         with pytest.raises(QueryRefused, match=TOLD):

@@ -88,7 +88,7 @@ def outcome_of(asking: asyncio.Task[str]) -> str:
     return str(asking.exception() or asking.result())
 
 
-async def begun(replica: ScriptedReplica, instance: RunningInstance, stream: int = 0) -> None:
+async def connect_with_index(replica: ScriptedReplica, instance: RunningInstance, stream: int = 0) -> None:
     """A connection, on which an index can be read."""
     await replica.until(lambda: len(replica.streams) > stream and complete(replica.streams[stream]))
     if stream == 0:
@@ -104,10 +104,10 @@ async def hydrated(replica: ScriptedReplica, instance: RunningInstance) -> None:
 async def dies(replica: ScriptedReplica, instance: RunningInstance, incarnation: str) -> None:
     replica.incarnation = incarnation
     replica.hang_up()
-    await begun(replica, instance, len(replica.streams))
+    await connect_with_index(replica, instance, len(replica.streams))
 
 
-def asked(stream: list[c.Command]) -> bool:
+def has_query(stream: list[c.Command]) -> bool:
     """Whether a client's matter was told."""
     created = [m.dataflow for m in stream if isinstance(m, c.CreateDataflow)]
     return any(isinstance(m, c.Peek) for m in stream) or any(d.is_transient or d.name == "q" for d in created)
@@ -119,18 +119,18 @@ def test_crash_a_query_that_kills_replicas_fails_at_the_second_death(ask: Asking
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         deaths = count_deaths(listening, instance)
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         await hydrated(replica, instance)
         asking = asyncio.create_task(ask(instance))
-        await replica.until(lambda: asked(replica.streams[0]))
+        await replica.until(lambda: has_query(replica.streams[0]))
 
         await dies(replica, instance, "second")
-        assert asked(replica.streams[1])
+        assert has_query(replica.streams[1])
         assert not asking.done()
         await hydrated(replica, instance)
         await dies(replica, instance, "third")
         assert SAID in await asyncio.wait_for(asking, BOUND)
-        assert not asked(replica.streams[2])
+        assert not has_query(replica.streams[2])
         computed = ask is not looks_up  # lookups are always under way: who is hydrating is more likely the cause
         assert deaths == [computed, computed]
 
@@ -148,10 +148,10 @@ def test_a_query_of_lost_replicas_fails_after_a_while(
     monkeypatch.setattr("tidemark_operator.fleet.running_instance.SILENT_SECONDS", 0.0)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         await hydrated(replica, instance)
         asking = asyncio.create_task(ask(instance))
-        await replica.until(lambda: asked(replica.streams[0]))
+        await replica.until(lambda: has_query(replica.streams[0]))
         instance.maintain()
         assert not asking.done()
 
@@ -163,8 +163,8 @@ def test_a_query_of_lost_replicas_fails_after_a_while(
                 await asyncio.sleep(0.001)
         assert "no replica of ComputeInstance default answers" in outcome_of(asking)
         instance.attach(R1, address)
-        await begun(replica, instance, 1)
-        assert not asked(replica.streams[1])
+        await connect_with_index(replica, instance, 1)
+        assert not has_query(replica.streams[1])
 
     play(scenario)
 
@@ -174,15 +174,15 @@ def test_a_subscribe_waits_for_lost_replicas(play: Callable[..., None], monkeypa
     monkeypatch.setattr("tidemark_operator.fleet.running_instance.SILENT_SECONDS", 0.0)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         async with instance.clients.subscribe(subscribe()) as subscription:
-            await replica.until(lambda: asked(replica.streams[0]))
+            await replica.until(lambda: has_query(replica.streams[0]))
             address = instance.replicas[R1].connection.address
             instance.detach(R1)
             instance.maintain()
             instance.attach(R1, address)
-            await begun(replica, instance, 1)
-            assert asked(replica.streams[1])
+            await connect_with_index(replica, instance, 1)
+            assert has_query(replica.streams[1])
             assert subscription.failure is None
 
     play(scenario)
@@ -217,9 +217,9 @@ def test_a_query_that_waits_for_an_index_is_not_blamed(ask: Asking, play: Callab
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         deaths = count_deaths(listening, instance)
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         asking = asyncio.create_task(ask(instance))
-        await replica.until(lambda: asked(replica.streams[0]))
+        await replica.until(lambda: has_query(replica.streams[0]))
         for incarnation in ("second", "third", "fourth"):
             await dies(replica, instance, incarnation)
         assert (deaths, asking.done()) == ([False] * 3, False)
@@ -237,13 +237,13 @@ def test_a_connection_that_ends_is_no_death(play: Callable[..., None]) -> None:
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         deaths = count_deaths(listening, instance)
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         await hydrated(replica, instance)
         asking = asyncio.create_task(looks_up(instance))
-        await replica.until(lambda: asked(replica.streams[0]))
+        await replica.until(lambda: has_query(replica.streams[0]))
         for _ in range(MOST):
             await dies(replica, instance, "incarnation")
-        assert asked(replica.streams[-1])
+        assert has_query(replica.streams[-1])
         assert (deaths, asking.done()) == ([], False)
         asking.cancel()
 
@@ -255,11 +255,11 @@ def test_a_subscribe_that_was_told_its_beginning_is_not_the_cause(play: Callable
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         deaths = count_deaths(listening, instance)
-        await begun(replica, instance)
+        await connect_with_index(replica, instance)
         async with instance.clients.subscribe(subscribe()) as subscription:
             for incarnation in ("second", "third", "fourth"):
                 stream = replica.streams[-1]
-                await replica.until(lambda stream=stream: asked(stream))  # type: ignore[misc]
+                await replica.until(lambda stream=stream: has_query(stream))  # type: ignore[misc]
                 replica.say(SubscribeResponse(S, SubscribeBatch(at(0), at(400), b"", None)))
                 await replica.until(lambda: not instance.core.dataflows.is_beginning("s", R1))
                 await dies(replica, instance, incarnation)

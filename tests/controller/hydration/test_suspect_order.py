@@ -23,7 +23,7 @@ from tests.controller.hydration.test_hydration_gate import (
     output,
     owner_of,
     schedule,
-    through,
+    scheduled_owners,
     view,
 )
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
@@ -68,7 +68,7 @@ def test_a_suspect_that_is_not_recorded_yet_does_not_stand_still() -> None:
         g.maintain(minute * 60_000)
     schedule(g, "a")
     assert g.occupants == ("x",)
-    assert through(g.recorded(["x"])) == ["x"]
+    assert scheduled_owners(g.recorded(["x"])) == ["x"]
     for minute in range(60, 71):
         g.maintain(minute * 60_000)
     assert g.occupants == ("x", "a")

@@ -71,7 +71,7 @@ def indexed() -> DataflowDescription:
     return replace(dataflow("d", 300), sink_exports=REFRESHED.sink_exports)
 
 
-def beside(*older: ReplicaId) -> InstanceHarness:
+def harness_with_older(*older: ReplicaId) -> InstanceHarness:
     """R2 understands all of it."""
     harness = InstanceHarness(upper=500)
     harness.instance.create(Dataflow("ns/d", indexed(), LAG, stays=True), TERM)
@@ -100,7 +100,7 @@ def test_a_dataflow_that_fails_on_all_its_replicas_has_failed(
     sink: SubscribeSink | CopyToSink, response: Response, why: str, older: tuple[ReplicaId, ...]
 ) -> None:
     """Its client waited for ever for the one that has never heard of it."""
-    harness = beside(*older)
+    harness = harness_with_older(*older)
     harness.instance.create(over_index(sink), TERM)
     assert end_messages(harness.hear(R2, response)) == [why]
 
@@ -109,7 +109,7 @@ def test_a_dataflow_that_fails_on_all_its_replicas_has_failed(
 def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink, response: Response) -> None:
     """The other one may be lost, or come back with an older image: then the first one's error is the answer."""
     r3 = ReplicaId("r3")
-    harness = beside(R1)
+    harness = harness_with_older(R1)
     connect(harness, r3, *SUPPORTED_FEATURES)
     harness.instance.create(over_index(sink), TERM)
     assert end_messages(harness.hear(R2, response)) == []
@@ -119,10 +119,10 @@ def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink,
 
 def test_nothing_has_failed_before_a_replica_was_sent_the_dataflow() -> None:
     """The replica that is told next may do it."""
-    harness = beside(R1)
+    harness = harness_with_older(R1)
     harness.instance.create(over_index(COPY), TERM)
     assert end_messages(harness.hear(R2, FULL)) == ["the disk is full"]
-    harness = beside(R1)
+    harness = harness_with_older(R1)
     harness.instance.create(over_index(COPY), TERM)
     assert end_messages(harness.instance.disconnect(R2, harness.now)) == []
     connect(harness, R2, *SUPPORTED_FEATURES)
@@ -131,14 +131,14 @@ def test_nothing_has_failed_before_a_replica_was_sent_the_dataflow() -> None:
 
 def test_a_lookup_of_one_that_is_too_old_says_why() -> None:
     """At once; not as if that one had failed."""
-    harness = beside(R1)
+    harness = harness_with_older(R1)
     (answer,) = harness.instance.peek(PEEK, R1)
     assert answer.result.message == f"{TOO_OLD}: upgrade it, or ask another one"  # type: ignore[union-attr]
     assert harness.instance.peeks.pending() == []
 
 
 def test_a_failure_has_the_message_of_the_computing_replica() -> None:
-    harness = beside(R1)
+    harness = harness_with_older(R1)
     harness.hear(R2, Failure(INDEX, FailureKind.STEP, "no room"))
     index = harness.instance.dataflows.index(INDEX)
     assert index is not None
@@ -174,7 +174,7 @@ def play(scenario: Callable[[RunningInstance], Awaitable[None]], **replicas: tup
     asyncio.run(played())
 
 
-async def begun(ask: Asking, instance: RunningInstance) -> asyncio.Task[str]:
+async def start_asking(ask: Asking, instance: RunningInstance) -> asyncio.Task[str]:
     asking = asyncio.create_task(cast(Any, ask(instance)))
     await asyncio.sleep(0)
     return asking
@@ -185,7 +185,7 @@ def test_a_waiting_reader_learns_that_all_replicas_are_too_old(ask: Asking) -> N
     """At once: nobody is on the way. And nothing of it is left."""
 
     async def scenario(instance: RunningInstance) -> None:
-        asking = await begun(ask, instance)
+        asking = await start_asking(ask, instance)
         await looked_at(instance)
         error = await asyncio.wait_for(asking, BOUND)
         assert error.startswith(f"{TOO_OLD}, so no connected replica can compute it")
@@ -206,7 +206,7 @@ def test_one_that_may_understand_it_is_waited_for(ask: Asking, lost: bool, monke
     async def scenario(instance: RunningInstance) -> None:
         if lost:
             described(instance, R2, SUPPORTED_FEATURES)
-        asking = await begun(ask, instance)
+        asking = await start_asking(ask, instance)
         await looked_at(instance)
         if lost:
             instance.connection_lost(R2, 9, "it was killed")
@@ -230,7 +230,7 @@ def test_one_that_comes_and_goes_is_not_waited_for_for_ever(ask: Asking, monkeyp
     clock = Clock(monkeypatch)
 
     async def scenario(instance: RunningInstance) -> None:
-        asking = await begun(ask, instance)
+        asking = await start_asking(ask, instance)
         for address in range(20):
             instance.attach(R2, f"unix:///nowhere/{address}")
             await clock.look(instance, 4)
@@ -242,7 +242,7 @@ def test_one_that_comes_and_goes_is_not_waited_for_for_ever(ask: Asking, monkeyp
 def test_one_that_is_away_and_as_old_is_not_waited_for() -> None:
     async def scenario(instance: RunningInstance) -> None:
         instance.connection_lost(R2, 9, "it was killed")
-        asking = await begun(copies_it, instance)
+        asking = await start_asking(copies_it, instance)
         await looked_at(instance)
         assert (await asyncio.wait_for(asking, BOUND)).startswith(TOO_OLD)
 
@@ -306,7 +306,7 @@ def test_no_image_is_too_old_while_a_replica_restarts(monkeypatch: pytest.Monkey
 
 def test_an_event_names_failed_dataflows_and_not_unsent_ones() -> None:
     """A replica that is too old says so in its own conditions; the Dataflow does where none computes it."""
-    harness, warned = beside(R1), list[str]()
+    harness, warned = harness_with_older(R1), list[str]()
     harness.hear(R2, Failure(VIEW, FailureKind.STEP, "no room"))
 
     async def warn(key: object, uid: str, reason: str, message: str) -> None:

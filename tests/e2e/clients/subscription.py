@@ -78,7 +78,7 @@ class Following:
 @contextmanager
 def following(system: System, subject: str, *options: str) -> Iterator[Following]:
     """Once it has told something, or has ended."""
-    made: Following = wait_for("a subscribe", lambda: _begun(system, subject, *options), system.log)
+    made: Following = wait_for("a subscribe", lambda: _start_following(system, subject, *options), system.log)
     try:
         yield made
     finally:
@@ -86,7 +86,7 @@ def following(system: System, subject: str, *options: str) -> Iterator[Following
         made.wait()
 
 
-def _begun(system: System, subject: str, *options: str) -> Following | None:
+def _start_following(system: System, subject: str, *options: str) -> Following | None:
     """None where it is to be asked for again, as users would: a planner that is busy says so."""
     made = Following(system, subject, *options)
     wait_for("its first words", lambda: made.has_told or made.process.poll() is not None, system.log)

@@ -89,7 +89,7 @@ def always_answered(connection: psycopg.Connection[Any], sql: str) -> Iterator[l
 def test_the_example_is_run_tested_described_and_edited(system: System, tmp_path: Path) -> None:
     token = account(system, "dbt")
     with serving(system, tmp_path) as options, psycopg.connect(**options, password=token) as connection:
-        wait_for("orders", lambda: _there(connection, "SELECT max(o_orderkey) FROM tpch.orders"))
+        wait_for("orders", lambda: _has_rows(connection, "SELECT max(o_orderkey) FROM tpch.orders"))
         project = Project(tmp_path / "shop", options, token)
         project.run("seed", "run", "test")
         assert set(project.results().values()) == {"pass"}
@@ -101,7 +101,7 @@ def test_the_example_is_run_tested_described_and_edited(system: System, tmp_path
         assert token not in "".join(path.read_text() for path in (project.folder / "logs").iterdir())
 
 
-def _there(connection: psycopg.Connection[Any], sql: str) -> bool:
+def _has_rows(connection: psycopg.Connection[Any], sql: str) -> bool:
     try:
         return connection.execute(sql.encode()).fetchone() not in (None, (None,))
     except psycopg.Error:

@@ -95,8 +95,8 @@ def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tm
         connection = psycopg.connect(**options, password=token)
         with connection:
             # the API server comes to know of a new binding a little later
-            wait_for("the right", lambda: _answered(connection, "SELECT n_name FROM nations"))
-            wait_for("orders", lambda: _answered(connection, "SELECT o_orderkey FROM tpch.orders LIMIT 1"))
+            wait_for("the right", lambda: _has_rows(connection, "SELECT n_name FROM nations"))
+            wait_for("orders", lambda: _has_rows(connection, "SELECT o_orderkey FROM tpch.orders LIMIT 1"))
             _values(connection)
             _hostile_texts(connection)
             _errors(connection)
@@ -106,7 +106,7 @@ def test_psycopg_reads_views_through_restarts_of_the_operator(system: System, tm
             _definitions(system, connection)
             system.kill_operator()
             system.start_operator()
-            wait_for("the new operator", lambda: _answered(connection, "SELECT n_name FROM nations"))
+            wait_for("the new operator", lambda: _has_rows(connection, "SELECT n_name FROM nations"))
         assert token not in (tmp_path / "pgwire.log").read_text()
 
 
@@ -120,10 +120,10 @@ def test_a_dashboard_logs_in_by_a_password_until_its_secret_is_gone(system: Syst
     with serving(system, tmp_path) as options:
         given = {**options, "user": "grafana", "password": password}
         with psycopg.connect(**given) as connection:
-            wait_for("rows", lambda: _answered(connection, "SELECT n_name FROM tpch.nation LIMIT 1"))
+            wait_for("rows", lambda: _has_rows(connection, "SELECT n_name FROM tpch.nation LIMIT 1"))
             system.kill_operator()
             system.start_operator()
-            wait_for("the new operator", lambda: _answered(connection, "SELECT n_name FROM tpch.nation LIMIT 1"))
+            wait_for("the new operator", lambda: _has_rows(connection, "SELECT n_name FROM tpch.nation LIMIT 1"))
             assert _rows(connection, "SELECT current_user") == [(f"system:serviceaccount:{system.namespace}:grafana",)]
             with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
                 psycopg.connect(**{**given, "password": password.upper()})
@@ -289,7 +289,7 @@ def _rows(connection: psycopg.Connection[Any], sql: str) -> list[tuple[Any, ...]
         return []
 
 
-def _answered(connection: psycopg.Connection[Any], sql: str) -> bool:
+def _has_rows(connection: psycopg.Connection[Any], sql: str) -> bool:
     return bool(_rows(connection, sql))
 
 

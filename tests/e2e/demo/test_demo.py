@@ -52,7 +52,7 @@ def replicas_of(home: Path) -> set[int]:
     return found
 
 
-def asked(command: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run_until_answered(command: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Again where a busy planner says so, or the operator is not back yet."""
     answers: list[subprocess.CompletedProcess[str]] = []
 
@@ -127,12 +127,12 @@ def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
         typed = "SELECT n_name, revenue FROM revenue ORDER BY revenue DESC LIMIT 5"
         command = ["kubectl", "tidemark", "query", typed, "-o", "json"]
         variables = {**os.environ, **exported}
-        answer = asked(command, variables)
+        answer = run_until_answered(command, variables)
         assert (answer.returncode, answer.stdout.count("n_name")) == (0, 5), answer.stderr
         killed = kill(home, "etcd", "operator")
         until(lambda: killed.keys() <= {name for name, row in status(home).items() if row[3] == "1"})
         assert {status(home)[name][1] for name in killed}.isdisjoint(killed.values())
-        answer = asked(command, variables)
+        answer = run_until_answered(command, variables)
         assert (answer.returncode, answer.stdout.count("n_name")) == (0, 5), answer.stderr
         assert replicas_of(home) == running
         tutorial.follow(tmp_path, variables)

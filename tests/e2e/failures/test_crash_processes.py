@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tests.e2e.system import PATIENCE_SECONDS, System, revisions, wait_for
-from tests.storage.test_crash_ingestion import expected, same
+from tests.storage.test_crash_ingestion import expected, is_same
 from tidemark_operator.kube.leadership import LEASE
 from tidemark_operator.main import EXIT_NOT_LEADER
 from tidemark_persist import DIFF, TIME, Shard, open_shard, read_part
@@ -172,7 +172,7 @@ def _tables_hold_what_the_bindings_say(system: System) -> None:
     orders = open_shard(str(system.shard("tpch", "orders")))
     bindings = wait_for("bindings that are told apart", lambda: _bindings(system, orders), system.log)
     for row in bindings[:: 1 + len(bindings) // BINDINGS]:
-        assert same(orders.snapshot(row[TIME]), expected(cache, "orders", row["transactions"]))
+        assert is_same(orders.snapshot(row[TIME]), expected(cache, "orders", row["transactions"]))
 
 
 def _bindings(system: System, orders: Shard) -> list[dict[str, Any]]:

@@ -100,18 +100,18 @@ def test_an_edit_whose_step_fails_does_not_take_over_whoever_operates(system: Sy
         told = system.wait_condition("dataflow", "failing", "Progressing", "False", "ReplacementFailed")
         assert "step failed" in told
         kept_back.with_name("repeated-only").touch()
-        before = heard(system)
+        before = failed_attempts(system)
         system.kill_operator()
         system.start_operator()
-        wait_for("the failure to be repeated", lambda: heard(system), system.log)
-        assert int(heard(system)) >= int(before)
+        wait_for("the failure to be repeated", lambda: failed_attempts(system), system.log)
+        assert int(failed_attempts(system)) >= int(before)
         system.wait_condition("dataflow", "failing", "Progressing", "False", "ReplacementFailed")
         assert "orders" in system.query("SELECT * FROM failing")["rows"][0]
         kept_back.with_name("repeated-only").unlink()
     wait_for("the edit", lambda: system.query("SELECT * FROM failing")["rows"] == [{"regions": 5}], system.log)
 
 
-def heard(system: System) -> str:
+def failed_attempts(system: System) -> str:
     """The number of attempts of a step that failed, as the operator knows; empty where it knows of no failure."""
     rows = system.query("SELECT value FROM tidemark_introspection.statuses WHERE field = 'attempts'")["rows"]
     return str(rows[0]["value"]) if rows else ""

@@ -24,7 +24,7 @@ def system(bare_system: System) -> System:
     return bare_system
 
 
-def spent(system: System) -> dict[str, tuple[int, int]]:
+def spending(system: System) -> dict[str, tuple[int, int]]:
     rows = system.query("SELECT name, orders, spent FROM spent")["rows"]
     return {row["name"]: (row["orders"], row["spent"]) for row in rows}
 
@@ -49,7 +49,7 @@ def test_crash_commits_reach_the_view_whole_whoever_is_killed(system: System) ->
         system.apply(kind, document["metadata"]["name"], document["spec"])
     system.wait_hydrated("spent")
     expected = {"ann": (2, 20), "bob": (2, 20), "eve": (2, 20)}
-    wait_for("the snapshot", lambda: spent(system) == expected, system.log)
+    wait_for("the snapshot", lambda: spending(system) == expected, system.log)
 
     writer["merge"](str(lake))
     pids = system.replica_pids()
@@ -58,7 +58,7 @@ def test_crash_commits_reach_the_view_whole_whoever_is_killed(system: System) ->
     DeltaTable(lake / "orders").optimize.compact()
     wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
     expected = {"ann": (3, 46), "bob": (3, 45), "eve": (2, 35)}
-    wait_for("all commits", lambda: spent(system) == expected, system.log)
+    wait_for("all commits", lambda: spending(system) == expected, system.log)
 
     customers = DeltaTable(lake / "customers")
     customers.alter.add_columns([Field("vip", "boolean")])
@@ -68,7 +68,7 @@ def test_crash_commits_reach_the_view_whole_whoever_is_killed(system: System) ->
     system.dataflow("vips", "SELECT name, vip FROM lake.customers")
     system.wait_hydrated("vips")
     wait_for("the new column", lambda: vips(system) == {"ann": True, "bob": None, "eve": False}, system.log)
-    assert spent(system) == expected
+    assert spending(system) == expected
 
     shutil.rmtree(lake / "customers")
     write_deltalake(lake / "customers", pa.table({"id": pa.array([1]), "name": ["eve"]}))

@@ -171,7 +171,7 @@ def test_crash_columns_that_come_are_for_new_views(system: System) -> None:
     system.kubectl("delete", "datasource", "late", "--wait=true")
 
 
-def answered(system: System, sql: str) -> list[tuple[object, ...]] | None:
+def rows_or_none(system: System, sql: str) -> list[tuple[object, ...]] | None:
     """The rows of a query; None while it is refused."""
     done = system.tidemark("query", sql, "-n", system.namespace, "-o", "json")
     if done.returncode:
@@ -209,10 +209,12 @@ def test_columns_that_come_in_headers_and_with_evolve(system: System) -> None:
     apply("id")
     for name, count in (("lines", 2), ("events", 1)):
         sql = f"SELECT id FROM wide.{name}"
-        wait_for(f"the files of {name}", lambda sql=sql, n=count: len(answered(system, sql) or ()) == n, system.log)
+        wait_for(f"the files of {name}", lambda sql=sql, n=count: len(rows_or_none(system, sql) or ()) == n, system.log)
     apply("id", "ms")
     put("events/2.avro", avro("ms", "id", id=2, ms=5))
     for name in ("lines", "events"):
         sql = f"SELECT id, ms FROM wide.{name}"
-        wait_for(f"column ms of {name}", lambda sql=sql: answered(system, sql) == [(1, None), (2, 5)], system.log, 300)
+        wait_for(
+            f"column ms of {name}", lambda sql=sql: rows_or_none(system, sql) == [(1, None), (2, 5)], system.log, 300
+        )
     system.kubectl("delete", "datasource", "wide", "--wait=true")

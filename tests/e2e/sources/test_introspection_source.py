@@ -72,7 +72,7 @@ def test_a_view_and_a_subscribe_see_a_dataflow_come_hydrate_and_go(system: Syste
 
         system.kubectl("delete", "dataflow", "late")
         wait_for("the view to lose it", lambda: expected not in rows(system, "SELECT * FROM states"), system.log)
-        wait_for("the subscribe to lose it", lambda: ("late", True, -1) in _told(seen.changes), system.log)
+        wait_for("the subscribe to lose it", lambda: ("late", True, -1) in _rows_and_diffs(seen.changes), system.log)
         added_up = Counter[tuple[Any, ...]]()
         for _, row, diff in list(seen.changes):
             added_up[row] += diff
@@ -80,7 +80,7 @@ def test_a_view_and_a_subscribe_see_a_dataflow_come_hydrate_and_go(system: Syste
         assert set(added_up.values()) <= {0, 1}
 
 
-def _told(changes: list[tuple[int, tuple[Any, ...], int]]) -> set[tuple[Any, ...]]:
+def _rows_and_diffs(changes: list[tuple[int, tuple[Any, ...], int]]) -> set[tuple[Any, ...]]:
     return {(*row, diff) for _, row, diff in list(changes)}
 
 

@@ -58,12 +58,12 @@ def upstream(server: Postgres, port: int, database: str) -> psycopg.Connection[A
     return psycopg.connect(host=str(server.folder), port=port, user="test", dbname=database, autocommit=True)
 
 
-def spent(system: System) -> Spent:
+def spending(system: System) -> Spent:
     rows = system.query("SELECT name, orders, spent FROM spent")["rows"]
     return {row["name"]: (row["orders"], Decimal(row["spent"])) for row in rows}
 
 
-def kept(server: Postgres, port: int) -> Spent:
+def rows_of_sink(server: Postgres, port: int) -> Spent:
     """The rows that the sink keeps in the database."""
     with upstream(server, port, "shop") as connection:
         rows = connection.execute("select name, orders, spent from kept.spent").fetchall()
@@ -112,8 +112,8 @@ def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
 
     def wait_for_spent(what: str, expected: dict[str, tuple[int, int]]) -> None:
         rows = {k: (n, Decimal(v)) for k, (n, v) in expected.items()}
-        wait_for(what, lambda: spent(system) == rows, system.log)
-        wait_for(f"{what} in the sink's table", lambda: kept(server, port) == rows, system.log)
+        wait_for(what, lambda: spending(system) == rows, system.log)
+        wait_for(f"{what} in the sink's table", lambda: rows_of_sink(server, port) == rows, system.log)
 
     wait_for_spent("the contents", {"ann": (2, 9), "bob": (2, 5), "eve": (2, 7)})
 

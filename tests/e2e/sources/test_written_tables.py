@@ -33,7 +33,7 @@ def system(bare_system: System) -> System:
     return bare_system
 
 
-def spent(system: System, as_of: int | None = None) -> dict[str, tuple[int, str]]:
+def spending(system: System, as_of: int | None = None) -> dict[str, tuple[int, str]]:
     rows = system.query("SELECT name, orders, spent FROM spent", as_of)["rows"]
     return {row["name"]: (row["orders"], str(row["spent"])) for row in rows}
 
@@ -122,11 +122,11 @@ def test_the_example_from_nothing_to_a_live_view(system: System) -> None:
     rows = system.query("SELECT id FROM shop.orders ORDER BY id", as_of=written["time"])["rows"]
     assert [row["id"] for row in rows] == [1, 2, 3]
     system.wait_hydrated("spent")
-    wait_for("the rows", lambda: spent(system) == {"ann": (2, "14.75"), "bob": (1, "20.00")}, system.log)
+    wait_for("the rows", lambda: spending(system) == {"ann": (2, "14.75"), "bob": (1, "20.00")}, system.log)
 
     insert(system, "shop.orders", EXAMPLE / "changes.jsonl", "--upsert")
     insert(system, "shop.orders", EXAMPLE / "cancelled.csv", "--delete")
-    wait_for("the changes", lambda: spent(system) == {"ann": (2, "29.50"), "bob": (1, "7.00")}, system.log)
+    wait_for("the changes", lambda: spending(system) == {"ann": (2, "29.50"), "bob": (1, "7.00")}, system.log)
 
     system.wait_condition("dataflow", "published", "Published")
     wait_for("the table", lambda: published(system) == {"ann": (2, "29.50"), "bob": (1, "7.00")}, system.log)

@@ -62,7 +62,7 @@ def change_rates(system: System, burst: int) -> None:
         wait_for("the view to follow", lambda: system.upper("amounts", "amounts") >= written, system.log)
 
 
-def wanted(system: System, at: int) -> Rows:
+def expected_rows(system: System, at: int) -> Rows:
     tables = {name: expanded(system.contents("shop", name, at)) for name in ("sales", "rates")}
     return by_duckdb(SQL, {f"shop.{name}": table for name, table in tables.items()})
 
@@ -91,7 +91,7 @@ def test_oracle_a_burst_that_changes_every_group_is_computed_anew_and_told(syste
     end = system.upper("amounts", "amounts")
     assert shown(system, at - 1) != shown(system, at), "nothing has changed there"
     for time in (at - 1, at, min(at + 1_000, end - 1), end - 1):
-        assert shown(system, time) == wanted(system, time), f"at {time}, computed anew at {at}"
+        assert shown(system, time) == expected_rows(system, time), f"at {time}, computed anew at {at}"
 
     assert "computed anew at" in system.explain("amounts")
     reasons = ("get", "events", "--field-selector", "reason=ComputedAnew", "-o")
@@ -103,4 +103,4 @@ def test_oracle_a_burst_that_changes_every_group_is_computed_anew_and_told(syste
     system.kill_replica()
     change_rates(system, burst + 1)
     end = system.upper("amounts", "amounts")
-    assert shown(system, end - 1) == wanted(system, end - 1)
+    assert shown(system, end - 1) == expected_rows(system, end - 1)

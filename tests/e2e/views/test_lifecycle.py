@@ -128,7 +128,11 @@ def test_deleting_in_any_order_leaves_nothing_but_tables(system: System) -> None
     system.kubectl("delete", "datasource", "tpch", "--wait=false")
     system.kubectl("delete", "dataflow", "first", "--wait=false")
     system.kubectl("delete", "dataflow", "second")
-    wait_for("the kinds to be empty", lambda: not _left(system), lambda: str(_left(system)) + system.log())
+    wait_for(
+        "the kinds to be empty",
+        lambda: not _remaining_objects(system),
+        lambda: str(_remaining_objects(system)) + system.log(),
+    )
 
     assert (table / "_delta_log").is_dir()
     wait_for("homes to go", lambda: not list((system.home / "operator" / "replicas").iterdir()), system.log)
@@ -139,6 +143,6 @@ def export_ids(system: System, dataflow: str) -> list[str]:
     return [export["id"] for export in system.get("dataflow", dataflow)["status"]["exports"]]
 
 
-def _left(system: System) -> str:
+def _remaining_objects(system: System) -> str:
     kinds = "computeinstances,computereplicas,datasources,dataflows,controllerrevisions"
     return system.kubectl("get", kinds, "-o", "name")

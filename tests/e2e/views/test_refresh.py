@@ -47,7 +47,7 @@ def wait_upper(system: System, beyond: int, name: str = NAME) -> int:
     return upper(system, name)
 
 
-def wanted(system: System, at: int) -> Rows:
+def expected_rows(system: System, at: int) -> Rows:
     return by_duckdb(BY_STATUS, {"tpch.orders": expanded(system.contents("tpch", "orders", at))})
 
 
@@ -64,7 +64,7 @@ def last_refresh(at: int) -> int:
 def is_right(system: System, first: int, end: int) -> None:
     """At each refresh from the first to the end, just before it, and in between."""
     for planned in range(last_refresh(end - 1), first - 1, -7_000):
-        expected = wanted(system, planned)
+        expected = expected_rows(system, planned)
         for at in (planned, planned + 1_500, planned + 6_999):
             assert at >= end or shown(system, at) == expected, f"at {at}, refreshed at {planned}"
 
@@ -104,7 +104,7 @@ def test_a_schedule_that_is_edited_takes_effect_at_once_and_without_a_gap(system
     after = wait_upper(system, wait_upper(system, upper(system)) + 8_000)
 
     still = shown(system, after - 1)
-    assert still in [wanted(system, at) for at in range(after - 1, before - 2_000, -250)]
+    assert still in [expected_rows(system, at) for at in range(after - 1, before - 2_000, -250)]
     assert shown(system, after - 7_000) == still
     assert all(shown(system, at) for at in range(before - 1, after, 500))
     assert not system.shard(NAME, NAME, version=2).exists()
@@ -145,7 +145,7 @@ def test_a_view_is_finished_after_its_last_refresh(system: System) -> None:
             break
     system.wait_condition("dataflow", name, "Ready", reason="Finished")
 
-    assert rows_of(expanded(system.contents(name, name, at + 10**9))) == wanted(system, at)
+    assert rows_of(expanded(system.contents(name, name, at + 10**9))) == expected_rows(system, at)
 
 
 def live(system: System) -> int:

@@ -120,7 +120,7 @@ def test_must_a_text_is_searched_once_for_each_that_has_relations() -> None:
     assert (planner.asked, text.searches) == (1, 2)  # the other: tidemark_introspection
 
 
-def asked(shared: PlannerAdmission, text: str, answer: object, namespace: str = "ns") -> bool:
+def asks_planner(shared: PlannerAdmission, text: str, answer: object, namespace: str = "ns") -> bool:
     """Whether the planner was asked."""
     calls: list[str] = []
 
@@ -136,21 +136,21 @@ def test_only_failures_of_the_planner_are_kept_and_an_answer_ends_them() -> None
     """A refusal may be mended in a way that nothing shows; other namespaces' names mean something else."""
     now = [0.0]
     shared = PlannerAdmission(planner_queue(), lambda: now[0])
-    assert [asked(shared, "SELECT", SYNTAX) for _ in range(2)] == [True, True]
-    assert [asked(shared, SLOW, TIMEOUT, namespace) for namespace in ("a", "b", "a")] == [True, True, False]
+    assert [asks_planner(shared, "SELECT", SYNTAX) for _ in range(2)] == [True, True]
+    assert [asks_planner(shared, SLOW, TIMEOUT, namespace) for namespace in ("a", "b", "a")] == [True, True, False]
     for answer in (TIMEOUT, "planned", TIMEOUT):
         now[0] += 10 * PAUSE
-        assert asked(shared, SLOW, answer, "a")
+        assert asks_planner(shared, SLOW, answer, "a")
     now[0] += PAUSE  # the first in a row: no pause has doubled
-    assert asked(shared, SLOW, TIMEOUT, "a")
+    assert asks_planner(shared, SLOW, TIMEOUT, "a")
 
 
 def test_the_memory_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was failed at longest ago is tried again."""
     monkeypatch.setattr(planner_admission, "MAX_FAILURES", 2)
     shared = PlannerAdmission(planner_queue(), lambda: 0.0)
-    assert [asked(shared, text, TIMEOUT) for text in "abc"] == [True, True, True]
-    assert [asked(shared, text, TIMEOUT) for text in "bca"] == [False, False, True]
+    assert [asks_planner(shared, text, TIMEOUT) for text in "abc"] == [True, True, True]
+    assert [asks_planner(shared, text, TIMEOUT) for text in "bca"] == [False, False, True]
 
 
 def test_a_caller_that_leaves_has_one_turn_at_a_time() -> None:

@@ -60,7 +60,7 @@ def with_client(folder: Path, scenario: Callable[[PlannerClient, str], Awaitable
     asyncio.run(bounded())
 
 
-def asked(folder: Path, planner: Planner, question: Callable[[PlannerClient], Awaitable[object]]) -> object:
+def outcome_of(folder: Path, planner: Planner, question: Callable[[PlannerClient], Awaitable[object]]) -> object:
     """The outcome at a planner that is there."""
     answers = []
 
@@ -83,7 +83,7 @@ def test_a_query_is_asked_again_while_the_planner_is_away(
     monkeypatch.setattr(client, "PATIENCE_SECONDS", BOUND)
     planner = Planner(*codes)
 
-    assert asked(tmp_path, planner, lambda asks: asks.plan_query(QUERY)) == ANSWER
+    assert outcome_of(tmp_path, planner, lambda asks: asks.plan_query(QUERY)) == ANSWER
     assert planner.asked == len(codes) + 1
 
 
@@ -123,7 +123,7 @@ def test_planner_errors_that_no_wait_mends_are_returned_at_once(
     monkeypatch.setattr(client, "PATIENCE_SECONDS", patience)
     planner = Planner(code)
     with pytest.raises(PlannerUnavailable, match=f"the planner does not answer: {code.name}"):
-        asked(tmp_path, planner, question)
+        outcome_of(tmp_path, planner, question)
 
     assert planner.asked == 1
 
@@ -133,7 +133,7 @@ def test_a_planner_that_stays_busy_is_an_error_in_the_end(monkeypatch: pytest.Mo
     monkeypatch.setattr(client, "PATIENCE_SECONDS", 0.01)
     planner = Planner(*[BUSY] * 3)
     with pytest.raises(PlannerUnavailable, match="waiting for a turn at the planner: ask again"):
-        asked(tmp_path, planner, lambda asks: asks.plan_query(QUERY))
+        outcome_of(tmp_path, planner, lambda asks: asks.plan_query(QUERY))
 
     assert planner.asked < 4
 
@@ -151,7 +151,7 @@ def test_one_that_is_busy_has_not_been_away_all_the_time(monkeypatch: pytest.Mon
             found.append(asks._outage._since)
         return await asks.plan_query(QUERY)
 
-    assert asked(tmp_path, Planner(AWAY, BUSY, AWAY), questions) == ANSWER
+    assert outcome_of(tmp_path, Planner(AWAY, BUSY, AWAY), questions) == ANSWER
     assert found[0] == found[1] < found[2]
 
 

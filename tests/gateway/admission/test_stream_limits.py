@@ -61,7 +61,7 @@ def instances() -> Fleet:
     return fleet
 
 
-def there(fleet: Fleet) -> RunningInstance:
+def online_instance(fleet: Fleet) -> RunningInstance:
     running = fleet.get("ns", "there")
     assert running is not None
     return running
@@ -109,7 +109,7 @@ def test_waiting_for_a_lost_replica_leaves_units_for_other_instances(
 
     async def play() -> None:
         fleet = instances()
-        serve, running = serving(what, fleet), there(fleet)
+        serve, running = serving(what, fleet), online_instance(fleet)
         waiting = []
         for _ in range(most):  # one after the other: fewer may wait for the planner
             waiting.append(asyncio.ensure_future(serve("away")))
@@ -145,7 +145,7 @@ def test_statements_that_wait_for_a_replica_are_bounded(what: str, monkeypatch: 
 
     async def play() -> None:
         fleet = instances()
-        serve, running = serving(what, fleet), there(fleet)
+        serve, running = serving(what, fleet), online_instance(fleet)
         waiting = list[asyncio.Future[Any]]()
         for _ in range(WAITS // 2):  # one after the other: fewer may wait for the planner
             waiting.append(asyncio.ensure_future(serve("away")))
@@ -189,7 +189,7 @@ def test_crash_a_waiting_statement_learns_that_its_instance_is_gone(
         calling = asyncio.ensure_future(serving(what, fleet, "SELECT * FROM s.a")("there"))
         await looked.wait()
         assert not calling.done()
-        there(fleet).replicas.clear()
+        online_instance(fleet).replicas.clear()
         fleet.remove("ns", "there")
         if made_anew:
             fleet.ensure("ns", InstanceConfig("there", "/other"))

@@ -45,7 +45,7 @@ def context_of(instances: Fleet) -> ReconcileContext:
     return cast(ReconcileContext, SimpleNamespace(registry=registry(), fleet=instances, running=instances.get))
 
 
-def lost(instances: Fleet) -> ReplicaState:
+def lost_replica(instances: Fleet) -> ReplicaState:
     """R1 of the instance is to run, and does not answer."""
     state = ReplicaState(cast(Any, None), cast(Any, None), asyncio.Event(), silent_since_ms=1)
     instance(instances).replicas[R1] = state
@@ -72,7 +72,7 @@ def test_a_query_waits_for_a_replica_that_is_to_run(way: str, monkeypatch: pytes
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
     instances = fleet()
-    state, looks = lost(instances), iter([False, False, True])
+    state, looks = lost_replica(instances), iter([False, False, True])
     ask = asks(context_of(instances))[way]
 
     def look() -> object:
@@ -96,7 +96,7 @@ def test_a_relation_of_which_nothing_is_reported_yet_is_waited_for(monkeypatch: 
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
     instances = fleet()
-    lost(instances).online = True
+    lost_replica(instances).online = True
     ask, looks = asks(context_of(instances))["a relation"], iter([False, False, True])
 
     def look() -> object:
@@ -116,7 +116,7 @@ def test_a_replica_that_does_not_come_back_is_waited_for_only_for_a_while(
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
     instances = fleet()
-    lost(instances)
+    lost_replica(instances)
     with pytest.raises(NoReplicaAnswers, match=r"no replica of ComputeInstance default answers \(`kubectl describe"):
         asyncio.run(wait_policy.when_possible(asks(context_of(instances))[way]))
 
@@ -135,7 +135,7 @@ def test_a_strict_query_waits_for_a_replica_that_knows_the_ingested_time(monkeyp
     instances = fleet()
     with pytest.raises(QueryRefused, match=r"strict query needs .* which no replica can report: .* has no replica"):
         asyncio.run(latest_ingested(context_of(instances), "ns", [READS]))
-    lost(instances)
+    lost_replica(instances)
     with pytest.raises(
         NoReplicaAnswers, match="a strict query needs the source tables' frontiers, which no replica can report"
     ):
@@ -149,7 +149,7 @@ def test_a_strict_query_waits_where_the_replica_dies_while_it_reads(monkeypatch:
     far the table is."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     instances = fleet()
-    lost(instances).online = True
+    lost_replica(instances).online = True
     shard, gone = shard_of("s.a"), Waiting("NoReplicaOnline", "waiting for a replica")
     described = DescribedShard(shard.shard_id, True, upper=at(500), since=at(0), term=WriterTerm(1))
     answers: list[DescribedShard | Waiting] = [gone, replace(described, error="the store is away"), described]

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.gateway.admission.test_planner_admission import Anybody
-from tests.gateway.admission.test_wait_policy import READS, lost, told_of_the_table
+from tests.gateway.admission.test_wait_policy import READS, lost_replica, told_of_the_table
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.server.test_metrics import fleet
 from tests.waiting import BOUND
@@ -51,7 +51,7 @@ class Planner:
 def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may take the event loop a second, and it is looked at ten times in each: it stood still for all of that."""
     instances, planner, looks, made = fleet(), cast(Any, Planner()), list[TimeRequest](), list[GlobalId]()
-    lost(instances).online = True
+    lost_replica(instances).online = True
     told_of_the_table(instances)
     context = SimpleNamespace(registry=registry(), fleet=instances, running=instances.get, planner=planner)
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)

@@ -65,7 +65,7 @@ class Storage(Buried):
         return None, cast(Any, type("Description", (), {"shards": (shard,)}))
 
 
-def asked(
+def answer_of(
     storage: Storage,
     question: Callable[[RetainedTables, OperatorHarness], Awaitable[Any]],
     uid: str = "",
@@ -93,12 +93,12 @@ def asked(
 
 
 def listing(storage: Storage, uid: str = "") -> RetainedTableList:
-    found: RetainedTableList = asked(storage, lambda tables, _: tables.listing("ns"), uid)
+    found: RetainedTableList = answer_of(storage, lambda tables, _: tables.listing("ns"), uid)
     return found
 
 
 def delete(storage: Storage, table: str, uid: str = "", instance: str = "") -> str:
-    return str(asked(storage, lambda tables, _: tables.delete("ns", table, instance), uid))
+    return str(answer_of(storage, lambda tables, _: tables.delete("ns", table, instance), uid))
 
 
 def test_a_listing_has_the_maker_and_the_state_of_each_table() -> None:
@@ -138,17 +138,17 @@ def test_the_relation_has_all_tables_or_none(monkeypatch: pytest.MonkeyPatch) ->
     async def read(tables: RetainedTables, harness: OperatorHarness) -> Any:
         return rows(harness.context, "ns", RETAINED_TABLES, {0: "n3"}, await tables.complete("ns"))
 
-    (row,) = asked(storage, read).rows
+    (row,) = answer_of(storage, read).rows
     assert [value.value for value in row.values[:3]] == ["n3", "v", "1"]
     monkeypatch.setattr(module, "MAX_TABLES", 3)
     assert len(listing(storage).tables) == 3
     assert listing(storage).more
     with pytest.raises(QueryRefused, match="more than 3 tables"):
-        asked(storage, read)
+        answer_of(storage, read)
     lost = Storage(failure=Waiting("NoReplicaOnline", "waiting for a replica"))
     assert listing(lost).unlisted == ("default: waiting for a replica",)
     with pytest.raises(QueryNotReady, match="could not be listed: default"):
-        asked(lost, read)
+        answer_of(lost, read)
 
 
 def test_a_deletion_is_stored_before_it_is_begun() -> None:
@@ -190,7 +190,7 @@ def test_an_object_that_cannot_be_read_protects_its_tables_too() -> None:
         return await tables.delete("ns", "s/t/v1")
 
     with pytest.raises(QueryRefused, match="DataSource s exists"):
-        asked(storage, ask)
+        answer_of(storage, ask)
 
 
 def test_a_deletion_that_cannot_be_decided_is_asked_again() -> None:
@@ -262,4 +262,4 @@ def test_the_published_table_of_a_dataflow_is_not_listed() -> None:
         return await tables.delete("ns", "d/v/published")
 
     with pytest.raises(QueryRefused, match="has left no published table"):
-        asked(storage, ask)
+        answer_of(storage, ask)

@@ -139,7 +139,7 @@ def history_gone(asked: Asked) -> None:
     asked.read = 500, 600
 
 
-def ended(asked: Asked) -> None:
+def end_table(asked: Asked) -> None:
     """By itself, under its own term: its inputs are released, and forget."""
     asked.finish(2)
     assert asked.state.has_ended
@@ -163,7 +163,7 @@ WHERE: list[tuple[Callable[[Asked], None], str]] = [
     (unchanged, "the same"),
     (another_plan, "another"),
     (history_gone, f"replan would be refused (UntilNotReadable): {GONE} time, or none"),
-    (ended, f"replan would be refused (UntilNotReadable): {GONE} time, or none"),
+    (end_table, f"replan would be refused (UntilNotReadable): {GONE} time, or none"),
     (outrun, "another"),
     (no_input, "replan would wait for its inputs: DataSource or Dataflow shop with orders (it is not there)"),
 ]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.gateway.admission.test_planner_admission import Anybody
-from tests.gateway.admission.test_wait_policy import lost, told_of_the_table
+from tests.gateway.admission.test_wait_policy import lost_replica, told_of_the_table
 from tests.gateway.registries import registry
 from tests.gateway.server.test_metrics import fleet
 from tidemark_operator.errors import NoReplicaAnswers, QueryRefused
@@ -30,7 +30,7 @@ DATAFLOWS = "SELECT name, scheduled FROM tidemark_introspection.dataflows"
 def prepared(sql: str, **request: Any) -> PreparedQuery:
     """The namespace `ns` has a dataflow, and an instance whose only replica does not answer."""
     instances = fleet()
-    lost(instances)
+    lost_replica(instances)
     told_of_the_table(instances)
     state = SimpleNamespace(registry=registry(), fleet=instances, running=instances.get)
     planner: Any = None  # plain SELECTs need none

@@ -24,7 +24,7 @@ from tidemark_protocol.plan.dataflow import SubscribeSink
 from tidemark_protocol.types import STRING, Column
 
 
-async def told(served: Served) -> None:
+async def tell_changes(served: Served) -> None:
     """The rows at 499, one change at 600 in two batches, and the end at 700."""
     await served.tell(0, at(500), updates((1, 499, 1), (2, 499, 1)))
     await served.tell(500, at(600))
@@ -37,7 +37,7 @@ def test_changes_are_json_lines() -> None:
 
     async def story(served: Served) -> Any:
         async with served.get("/v1/subscribe", {**SUBSCRIBE, "progress": "true"}) as answer:
-            await told(served)
+            await tell_changes(served)
             return answer.headers["Tidemark-As-Of"], await answer.text()
 
     as_of, text = play(story)
@@ -58,7 +58,7 @@ def test_an_event_has_all_changes_of_its_time_and_the_id_to_go_on_from() -> None
     async def story(served: Served) -> Any:
         async with served.get("/v1/subscribe", SUBSCRIBE, Accept="text/event-stream") as answer:
             assert answer.content_type == "text/event-stream"
-            await told(served)
+            await tell_changes(served)
             return await answer.text()
 
     assert play(story).split("\n\n") == [

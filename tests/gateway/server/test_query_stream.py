@@ -62,7 +62,7 @@ def run(story: Callable[[Stream], Awaitable[None]]) -> None:
     asyncio.run(told())
 
 
-def begun(ids: range) -> Any:
+def begin_calls(ids: range) -> Any:
     return pb.QueryCalls(begin=[pb.QueryCall(id=id, query=pb.QueryRequest(sql=str(id))) for id in ids])
 
 
@@ -75,13 +75,13 @@ def test_a_stream_has_so_many_queries_and_others_are_refused_one_by_one() -> Non
     async def story(stream: Stream) -> None:
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
         stream.reads.set()
-        stream.messages.put_nowait(begun(range(1, CALLS + 4)))
+        stream.messages.put_nowait(begin_calls(range(1, CALLS + 4)))
         await rounds(lambda: len(stream.sent) == 3)
         assert {piece.id for piece in stream.sent} == {CALLS + 1, CALLS + 2, CALLS + 3}
         assert {piece.failure.sqlstate for piece in stream.sent} == {"53300"}
         stream.go.set()
         await rounds(lambda: len(stream.sent) == CALLS + 3)
-        stream.messages.put_nowait(begun(range(1000, 1001)))
+        stream.messages.put_nowait(begin_calls(range(1000, 1001)))
         await rounds(lambda: len(stream.sent) == CALLS + 4)
         assert stream.limits.calls.free == CALLS
         stream.messages.put_nowait(None)
@@ -96,7 +96,7 @@ def test_a_client_that_reads_nothing_is_not_listened_to() -> None:
     async def story(stream: Stream) -> None:
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
         for at in range(1, 20):
-            stream.messages.put_nowait(begun(range(at * 2000, at * 2000 + 2000)))
+            stream.messages.put_nowait(begin_calls(range(at * 2000, at * 2000 + 2000)))
         for _ in range(200):
             await asyncio.sleep(0)
         assert stream.messages.qsize() >= 17
@@ -122,7 +122,7 @@ def test_pieces_of_canceled_queries_are_bounded() -> None:
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
         for turn in range(turns):
             ids = range(turn * 8, turn * 8 + 8)
-            stream.messages.put_nowait(begun(ids))
+            stream.messages.put_nowait(begin_calls(ids))
             stream.messages.put_nowait(pb.QueryCalls(cancel=ids))
         for _ in range(2000):
             await asyncio.sleep(0)
@@ -153,7 +153,7 @@ def test_long_failures_fit_their_messages() -> None:
 
         stream.made._rpc = SimpleNamespace(write=write)
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
-        stream.messages.put_nowait(begun(range(CALLS)))
+        stream.messages.put_nowait(begin_calls(range(CALLS)))
         await rounds(lambda: len(stream.made._outbox) > CALLS // 2)
         stream.reads.set()
         await rounds(lambda: len(stream.sent) == CALLS)
@@ -170,7 +170,7 @@ def test_a_caller_has_its_share_of_calls() -> None:
         stream.limits.calls = FairQueue("calls", CALLS, "wait", share=3)
         stream.reads.set()
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
-        stream.messages.put_nowait(begun(range(5)))
+        stream.messages.put_nowait(begin_calls(range(5)))
         await rounds(lambda: len(stream.sent) == 2)
         assert {piece.failure.sqlstate for piece in stream.sent} == {"53300"}
         assert len(stream.served) == 3
@@ -188,7 +188,7 @@ def test_a_defect_is_told_to_the_client_without_its_text() -> None:
         stream.made._queries = cast(Queries, SimpleNamespace(serve=serve))
         stream.reads.set()
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
-        stream.messages.put_nowait(begun(range(1, 2)))
+        stream.messages.put_nowait(begin_calls(range(1, 2)))
         await rounds(lambda: len(stream.sent) == 1)
         failure = stream.sent[0].failure
         assert (failure.sqlstate, failure.message) == ("XX000", query_stream.DEFECT)
@@ -200,7 +200,7 @@ def test_a_defect_is_told_to_the_client_without_its_text() -> None:
 
 def test_a_message_with_too_many_queries_ends_the_stream() -> None:
     async def story(stream: Stream) -> None:
-        stream.messages.put_nowait(begun(range(query_stream.NUMBERS_MAX + 1)))
+        stream.messages.put_nowait(begin_calls(range(query_stream.NUMBERS_MAX + 1)))
         with pytest.raises(QueryRefused, match="names 4097 queries, 4096 at most"):
             await stream.made.serve(stream.requests())
         assert stream.served == []
@@ -213,7 +213,7 @@ def test_a_query_that_is_canceled_before_it_begins_leaves_nothing() -> None:
 
     async def story(stream: Stream) -> None:
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
-        both = begun(range(1, 3))
+        both = begin_calls(range(1, 3))
         both.cancel.append(1)
         stream.messages.put_nowait(both)
         await rounds(lambda: stream.served == ["2"])
@@ -231,7 +231,7 @@ def test_a_query_that_is_canceled_before_it_begins_leaves_nothing() -> None:
 
 def test_queries_end_with_their_stream() -> None:
     async def story(stream: Stream) -> None:
-        stream.messages.put_nowait(begun(range(1, 6)))
+        stream.messages.put_nowait(begin_calls(range(1, 6)))
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
         await rounds(lambda: len(stream.served) == 5)
         serving.cancel()
@@ -246,10 +246,10 @@ def test_a_gateway_that_ends_answers_what_runs_and_takes_nothing_more() -> None:
     async def story(stream: Stream) -> None:
         serving = asyncio.create_task(stream.made.serve(stream.requests()))
         stream.reads.set()
-        stream.messages.put_nowait(begun(range(1, 3)))
+        stream.messages.put_nowait(begin_calls(range(1, 3)))
         await rounds(lambda: len(stream.served) == 2)
         stream.made.finish()
-        stream.messages.put_nowait(begun(range(3, 4)))
+        stream.messages.put_nowait(begin_calls(range(3, 4)))
         await rounds(lambda: len(stream.sent) == 1)
         assert (stream.sent[0].id, stream.sent[0].failure.sqlstate) == (3, "57P03")
         stream.go.set()

@@ -51,7 +51,7 @@ class Served:
             await server.stop(None)
 
 
-async def rest(call: Any) -> None:
+async def read_to_end(call: Any) -> None:
     while await call.read() is not grpc.aio.EOF:
         pass
 
@@ -69,7 +69,7 @@ def test_a_client_that_does_not_read_gives_way_to_others(monkeypatch: pytest.Mon
             async with asyncio.timeout(BOUND), room.hold("another"):
                 assert served.gave_up.is_set()
             with pytest.raises(grpc.aio.AioRpcError, match="while other queries waited for memory"):
-                await rest(call)
+                await read_to_end(call)
 
         await served.client(reads_one)
 

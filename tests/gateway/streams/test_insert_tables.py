@@ -73,7 +73,7 @@ def test_each_table_of_a_call_is_checked(tables: Written, place: int, changed: d
     assert (tables.rows("plain"), tables.rows("orders")) == before
 
 
-def _asked(*_: object) -> Any:
+def _refuse_lookup(*_: object) -> Any:
     raise QueryRefused("a table was looked for")
 
 
@@ -87,7 +87,7 @@ def test_a_list_of_tables_is_looked_at_before_its_tables(
 ) -> None:
     """The search for them takes time of all callers."""
 
-    monkeypatch.setattr(Inserts, "_resolve", _asked)
+    monkeypatch.setattr(Inserts, "_resolve", _refuse_lookup)
     asked = header("k", tables=[pb.WriteTable(table=name, operation="insert", size=1) for name in names])
     with pytest.raises(WireError, match=text) as refused:
         call(tables, asked)
@@ -96,7 +96,7 @@ def test_a_list_of_tables_is_looked_at_before_its_tables(
 
 def test_sections_are_counted_before_tables_are_looked_at(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     """In all tables together."""
-    monkeypatch.setattr(Inserts, "_resolve", _asked)
+    monkeypatch.setattr(Inserts, "_resolve", _refuse_lookup)
     sections = [pb.WriteSection(operation="insert", rows=1)] * 5_001
     parts = [pb.WriteTable(table=name, sections=sections, size=1) for name in ("plain", "orders")]
     for asked in (header("k", tables=[], table="plain", sections=sections * 2), header("k", tables=parts)):

@@ -33,7 +33,7 @@ def instance(harness: OperatorHarness, name: str, spec: dict[str, Any], namespac
     prepare_instance(harness.context, key)
 
 
-def told(
+def reason_to_wait(
     harness: OperatorHarness, namespace: str, published_by: str = "", asked_from: str = "", online: str = ""
 ) -> str:
     """The reason why /lake/spent/more waits, asked from `asked_from`, where a tombstone of the namespace lists
@@ -120,14 +120,15 @@ def test_the_text_says_who_deletes_the_table_and_what_to_do(
     for name, spec in instances.items():
         instance(harness, name, spec)
     assert (
-        told(harness, "ns", published_by) == f"waits until /lake/spent, whose object was deleted, is deleted too: {who}"
+        reason_to_wait(harness, "ns", published_by)
+        == f"waits until /lake/spent, whose object was deleted, is deleted too: {who}"
     )
 
 
 def test_a_replica_that_runs_needs_no_advice() -> None:
     harness = OperatorHarness()
     instance(harness, "default", ALLOWS)
-    assert told(harness, "ns", "default", online="default") == (
+    assert reason_to_wait(harness, "ns", "default", online="default") == (
         "waits until /lake/spent, whose object was deleted, is deleted too: ComputeInstance default, which published "
         f"it, deletes it{LISTED}, of which a replica was asked"
     )
@@ -139,7 +140,7 @@ def test_the_log_says_once_who_deletes_the_table_of_another_namespace(caplog: py
     harness = OperatorHarness()
     instance(harness, "default", ALLOWS)
     with caplog.at_level("WARNING"):
-        text = told(harness, "else", "theirs", asked_from="ns")
+        text = reason_to_wait(harness, "else", "theirs", asked_from="ns")
     assert text == (
         "waits until the table at /lake/spent/more of another namespace's Dataflow, which was deleted, is deleted too: "
         "ControllerRevision tombstone-old of that namespace lists it, and the operator's log says who deletes it"
@@ -158,7 +159,9 @@ def test_an_instance_that_cannot_be_read_is_no_instance_that_is_gone() -> None:
     instance(harness, "default", ALLOWS)
     instance(harness, "other", BAD_PREFIX)
     assert harness.context.running("ns", "other") is None
-    assert told(harness, "ns", "other", online="default").endswith(f"mend the instance{LISTED}")
+    assert reason_to_wait(harness, "ns", "other", online="default").endswith(f"mend the instance{LISTED}")
     gone = OperatorHarness()
     instance(gone, "default", ALLOWS)
-    assert told(gone, "ns", "other", online="default").endswith(f"deletes it{LISTED}, of which a replica was asked")
+    assert reason_to_wait(gone, "ns", "other", online="default").endswith(
+        f"deletes it{LISTED}, of which a replica was asked"
+    )

@@ -36,7 +36,7 @@ def manifest(location: str, name: str = "d", created: str = "2026-01-02T00:00:00
     return body("Dataflow", view, name, creationTimestamp=created, **more)
 
 
-def known(harness: OperatorHarness, manifest: dict[str, Any], at: str = "") -> DataflowState:
+def put_object(harness: OperatorHarness, manifest: dict[str, Any], at: str = "") -> DataflowState:
     """The operator knows the object, which publishes at `at` if that is given."""
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
     key = Key(DATAFLOWS, namespace, name)
@@ -55,10 +55,10 @@ def elsewhere(mark: ActiveRevision, location: str) -> ActiveRevision:
     return replace(mark, revision=replace(mark.revision, description=description))
 
 
-def asked(harness: OperatorHarness, location: str, at: str = "") -> str:
+def location_or_refusal(harness: OperatorHarness, location: str, at: str = "") -> str:
     """Where view `d` of Dataflow `d` is published, or the reason why it is not."""
     made = manifest(location)
-    state = known(harness, made, at)
+    state = put_object(harness, made, at)
     try:
         (view,) = published_locations(harness.context, state, Dataflow.parse(made), "/data").values()
     except Waiting as waiting:
@@ -69,14 +69,14 @@ def asked(harness: OperatorHarness, location: str, at: str = "") -> str:
 
 @pytest.mark.parametrize("location", ["/lake/spent", "/lake/a/b", "s3://lake/sales/spent", "/lake/spent/"])
 def test_a_place_below_what_the_instance_allows_is_taken(harness: OperatorHarness, location: str) -> None:
-    assert asked(harness, location) == location.rstrip("/")
+    assert location_or_refusal(harness, location) == location.rstrip("/")
 
 
 @pytest.mark.parametrize(
     "location", ["/lake", "/lakes/spent", "/other", "s3://lake/sale", "s3://lake/spent", "s3://other/y"]
 )
 def test_no_other_place_is_allowed(harness: OperatorHarness, location: str) -> None:
-    told = asked(harness, location)
+    told = location_or_refusal(harness, location)
     assert told.startswith(f"LocationNotAllowed: location {location} is not allowed: ComputeInstance default allows")
     assert "those below /lake, s3://lake/sales (publish.locations)" in told
 
@@ -84,14 +84,14 @@ def test_no_other_place_is_allowed(harness: OperatorHarness, location: str) -> N
 def test_an_instance_allows_none_unless_it_says_so() -> None:
     harness = OperatorHarness()
     harness.put({"storage": {"location": "/data"}}, None)
-    assert "ComputeInstance default allows none" in asked(harness, "/lake/spent")
+    assert "ComputeInstance default allows none" in location_or_refusal(harness, "/lake/spent")
 
 
 def test_an_iceberg_table_waits_for_a_catalogue(harness: OperatorHarness) -> None:
     """Two views do not name one table."""
     publish = {"iceberg": {"table": "sales.spent"}}
     made = body("Dataflow", {"instance": "default", "sql": "SELECT 1", "materializedView": {"publish": publish}}, "d")
-    state = known(harness, made)
+    state = put_object(harness, made)
     with pytest.raises(Waiting, match=r"sales\.spent has no catalogue") as waiting:
         published_locations(harness.context, state, Dataflow.parse(made), "/data")
     assert waiting.value.reason == "NoIcebergCatalogue"
@@ -102,7 +102,7 @@ def test_an_iceberg_table_waits_for_a_catalogue(harness: OperatorHarness) -> Non
     spec = {"instance": "default", "views": [{"name": "v", "sql": "SELECT 1"}], "exports": exports}
     two = body("Dataflow", spec, "two")
     with pytest.raises(Waiting, match="two views of this Dataflow name one Iceberg table"):
-        published_locations(harness.context, known(harness, two), Dataflow.parse(two), "/data")
+        published_locations(harness.context, put_object(harness, two), Dataflow.parse(two), "/data")
 
 
 def test_no_view_is_published_beside_the_shards_of_an_instance() -> None:
@@ -114,8 +114,8 @@ def test_no_view_is_published_beside_the_shards_of_an_instance() -> None:
     ):
         harness = OperatorHarness()
         harness.put({"storage": {"location": storage}, "publish": {"locations": ["/lake"]}}, None)
-        assert "LocationTaken" in asked(harness, location)
-        assert "ComputeInstance default keeps its tables there" in asked(harness, location)
+        assert "LocationTaken" in location_or_refusal(harness, location)
+        assert "ComputeInstance default keeps its tables there" in location_or_refusal(harness, location)
 
 
 BAD_PREFIX: dict[str, Any] = {"storage": {"location": "/lake//shards"}, "publish": {"locations": ["/a b"]}}
@@ -136,16 +136,16 @@ def test_an_instance_that_cannot_be_read_keeps_its_storage(
     made = body("ComputeInstance", spec, "broken", namespace=namespace)
     harness.cache.put(Key(INSTANCES, namespace, "broken"), made)
     taken = f"LocationTaken: location {location} is taken: {told}"
-    assert asked(harness, location).startswith(taken if told else location)
+    assert location_or_refusal(harness, location).startswith(taken if told else location)
     assert harness.context.instance(namespace, "broken") is None
     if "may" in told:
-        assert asked(harness, location, at=location) == location, "who is published there stays"
+        assert location_or_refusal(harness, location, at=location) == location, "who is published there stays"
 
 
 def test_an_instance_that_cannot_be_read_any_more_keeps_the_storage_that_it_had(harness: OperatorHarness) -> None:
     harness.put(UNREADABLE, None)
     assert harness.context.instance("ns", "default") is None
-    assert asked(harness, "/lake/spent") == "/lake/spent"
+    assert location_or_refusal(harness, "/lake/spent") == "/lake/spent"
 
 
 @pytest.mark.parametrize("was_read", [True, False])
@@ -156,28 +156,34 @@ def test_what_an_instance_allows_is_unknown_where_it_cannot_be_read(harness: Ope
         harness = OperatorHarness()
     harness.put({"storage": {"location": "/data"}, "publish": {"locations": ["/a b"]}}, None)
     text = "LocationNotAllowed: location /lake/spent is not allowed: this version of the operator cannot read "
-    assert asked(harness, "/lake/spent").startswith("/lake/spent" if was_read else f"{text}ComputeInstance default")
-    known(harness, manifest("/lake/spent", "older", created="2026-01-01T00:00:00Z"))
+    assert location_or_refusal(harness, "/lake/spent").startswith(
+        "/lake/spent" if was_read else f"{text}ComputeInstance default"
+    )
+    put_object(harness, manifest("/lake/spent", "older", created="2026-01-01T00:00:00Z"))
     allows = {"storage": {"location": "/data"}, "publish": {"locations": ALLOWED}}
     harness.cache.put(Key(INSTANCES, "ns", "other"), body("ComputeInstance", allows, "other"))
     made = manifest("/lake/spent")
     made["spec"]["instance"] = "other"
     with pytest.raises(Waiting, match="Dataflow older is to be published there, and is older"):
-        published_locations(harness.context, known(harness, made), Dataflow.parse(made), "/data")
+        published_locations(harness.context, put_object(harness, made), Dataflow.parse(made), "/data")
 
 
 @pytest.mark.parametrize("theirs", ["/lake/spent", "/lake/spent/more", "/lake/spen"])
 def test_two_views_share_no_place(harness: OperatorHarness, theirs: str) -> None:
     """The one that is published there goes on, the younger object waits; one in the other is a shared place, too."""
     taken = theirs != "/lake/spen"
-    known(harness, manifest("/lake/none", "other", namespace="else"), theirs)
-    told = asked(harness, "/lake/spent")
+    put_object(harness, manifest("/lake/none", "other", namespace="else"), theirs)
+    told = location_or_refusal(harness, "/lake/spent")
     assert told.startswith("LocationTaken: location /lake/spent is taken: a Dataflow of another namespace") == taken
     harness.context.registry.forget(Key(DATAFLOWS, "else", "other"))
-    known(harness, manifest(theirs, "older", created="2026-01-01T00:00:00Z"))
-    known(harness, manifest("/lake/spent/", "younger", created="2026-01-03T00:00:00Z"))
-    assert ("Dataflow older is to be published there, and is older" in asked(harness, "/lake/spent")) == taken
-    assert asked(harness, "/lake/spent", at="/lake/spent") == "/lake/spent", "who is published there stays"
+    put_object(harness, manifest(theirs, "older", created="2026-01-01T00:00:00Z"))
+    put_object(harness, manifest("/lake/spent/", "younger", created="2026-01-03T00:00:00Z"))
+    assert (
+        "Dataflow older is to be published there, and is older" in location_or_refusal(harness, "/lake/spent")
+    ) == taken
+    assert location_or_refusal(harness, "/lake/spent", at="/lake/spent") == "/lake/spent", (
+        "who is published there stays"
+    )
 
 
 def test_two_views_of_a_dataflow_share_no_place(harness: OperatorHarness) -> None:
@@ -188,7 +194,7 @@ def test_two_views_of_a_dataflow_share_no_place(harness: OperatorHarness) -> Non
     for other, is_taken in (("/lake/x/b", True), ("/lake/y", False)):
         exports = [export("a", "/lake/x"), export("b", other)]
         made = body("Dataflow", {"instance": "default", "views": views, "exports": exports}, "d")
-        state = known(harness, made)
+        state = put_object(harness, made)
         if is_taken:
             with pytest.raises(Waiting, match="view b of this Dataflow is published there, too"):
                 published_locations(harness.context, state, Dataflow.parse(made), "/data")
@@ -200,7 +206,7 @@ def test_two_views_of_a_dataflow_share_no_place(harness: OperatorHarness) -> Non
 def test_without_a_location_it_is_in_the_storage(harness: OperatorHarness) -> None:
     spec = {"instance": "default", "sql": "SELECT 1", "materializedView": {"publish": {}}}
     made = body("Dataflow", spec, "d")
-    (view,) = published_locations(harness.context, known(harness, made), Dataflow.parse(made), "/data").values()
+    (view,) = published_locations(harness.context, put_object(harness, made), Dataflow.parse(made), "/data").values()
     assert (view.location, view.chosen) == ("/data/ns/_published/d/d", False)
 
 
@@ -208,17 +214,17 @@ def test_without_a_location_it_is_in_the_storage(harness: OperatorHarness) -> No
 def test_a_manifest_that_cannot_be_parsed_blocks_no_place(harness: OperatorHarness, location: str) -> None:
     older = manifest(location, "older", created="2026-01-01T00:00:00Z")
     older["spec"]["sql"] = "SELECT 1"
-    known(harness, older)
+    put_object(harness, older)
     for place in ("/lake/spent", "/lake/a/x", "/lake/a"):
-        assert asked(harness, place) == place
+        assert location_or_refusal(harness, place) == place
 
 
 def test_the_log_names_the_dataflow_of_another_namespace_once(
     harness: OperatorHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The condition does not: whoever writes a Dataflow learns nothing of other namespaces."""
-    known(harness, manifest("/lake/none", "other", namespace="else"), "/lake/spent")
-    state = known(harness, made := manifest("/lake/spent"))
+    put_object(harness, manifest("/lake/none", "other", namespace="else"), "/lake/spent")
+    state = put_object(harness, made := manifest("/lake/spent"))
     with caplog.at_level("INFO"):
         for _ in range(3):
             with pytest.raises(Waiting) as waiting:
@@ -251,21 +257,23 @@ def test_no_view_is_published_where_files_are_dropped_for_a_source(
     made = body("DataSource", {"instance": "default", "files": files}, "drops", namespace=namespace)
     harness.cache.put(Key(DATA_SOURCES, namespace, "drops"), made)
     taken = "LocationTaken: location /lake/spent is taken: DataSource drops reads files there"
-    assert asked(harness, "/lake/spent") == (taken if is_taken else "/lake/spent")
-    assert asked(harness, "/lake/spent", at="/lake/spent") == "/lake/spent", "who is published there stays"
+    assert location_or_refusal(harness, "/lake/spent") == (taken if is_taken else "/lake/spent")
+    assert location_or_refusal(harness, "/lake/spent", at="/lake/spent") == "/lake/spent", (
+        "who is published there stays"
+    )
 
 
 @pytest.mark.parametrize("location", ["/", "/lake", "s3://", "/other/spent", "/lake/spent"])
 def test_an_older_manifest_blocks_no_place_that_its_own_instance_does_not_allow(
     harness: OperatorHarness, location: str
 ) -> None:
-    known(harness, manifest(location, "older", created="2026-01-01T00:00:00Z", namespace="else"))
-    assert asked(harness, "/lake/spent") == "/lake/spent"
+    put_object(harness, manifest(location, "older", created="2026-01-01T00:00:00Z", namespace="else"))
+    assert location_or_refusal(harness, "/lake/spent") == "/lake/spent"
 
 
 @pytest.mark.parametrize("at", ["/lake/spent/more", "/lake"])
 def test_a_view_moves_to_no_place_in_or_around_its_own(harness: OperatorHarness, at: str) -> None:
-    told = asked(harness, "/lake/spent", at=at)
+    told = location_or_refusal(harness, "/lake/spent", at=at)
     assert told == (
         f"LocationTaken: location /lake/spent is taken: this Dataflow publishes a view at {at}, and no table lies in "
         "another one"

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.handlers.revised_dataflows import ask, dataflow, ended, mark, rev, superseded, table, writing_own
+from tests.handlers.revised_dataflows import (
+    ask,
+    dataflow,
+    mark,
+    rev,
+    superseded,
+    table,
+    with_ended_revision,
+    writing_own,
+)
 from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, ReplacementId
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import as_replaced, closure, dependants, is_stale, joins
@@ -33,7 +42,7 @@ B1, B2 = rev("b", 1, imports=["a/i/1"], tables=()), rev("b", 2, imports=["a/i/2"
 C1 = rev("c", 1, imports=["b/i/1"], tables=())
 A_EDITED = dataflow("a", A1, A2)
 B, C = dataflow("b", B1), dataflow("c", C1)
-B_OVER = ended(dataflow("b", B1))
+B_OVER = with_ended_revision(dataflow("b", B1))
 B_COMING = dataflow("b", B1, B2, root="a/2")
 WITH_A2 = ReplacementId("a", "a-r2")
 
@@ -78,8 +87,13 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
     ),
     ("its import is edited, and it is over", B_OVER, [A_EDITED], Serve()),
     ("its import is gone, and it is over", B_OVER, [dataflow("a", A2)], Serve()),
-    ("it is over, and was pending with the edit", ended(dataflow("b", B1, B2, root="a/2")), [A_EDITED], Serve()),
-    ("it was over, and is edited", ended(dataflow("b", B1, spec="spec 9")), [A_EDITED], Replace(WITH_A2)),
+    (
+        "it is over, and was pending with the edit",
+        with_ended_revision(dataflow("b", B1, B2, root="a/2")),
+        [A_EDITED],
+        Serve(),
+    ),
+    ("it was over, and is edited", with_ended_revision(dataflow("b", B1, spec="spec 9")), [A_EDITED], Replace(WITH_A2)),
     ("its table was finished before it took over", superseded(dataflow("a", A1, A2), "a-r2"), [B], Replace()),
     ("... and then its edit is reverted", superseded(dataflow("a", A1, A2, spec="spec 1"), "a-r2"), [B], Serve()),
     ("... as it took over", superseded(dataflow("a", A2), "a-r2"), [], Replace()),
@@ -87,7 +101,7 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
     ("... while its import is edited", superseded(B_COMING, "b-r2"), [A_EDITED], Replace(WITH_A2)),
     (
         "reads a table whose columns change, and is over",
-        ended(dataflow("d", rev("d", 1, tables=[table("a", 1)]))),
+        with_ended_revision(dataflow("d", rev("d", 1, tables=[table("a", 1)]))),
         [dataflow("a", rev("a", 1, view=1), rev("a", 2, view=2))],
         Serve(),
     ),
@@ -112,7 +126,7 @@ def test_the_closure_is_all_importers_of_a_dropped_export() -> None:
 def test_an_ended_dataflow_is_not_in_the_closure() -> None:
     """It needs nothing of what it read. While it has a pending revision of that replacement, which it is to give up,
     the replacement waits for that."""
-    coming = ended(dataflow("b", B1, B2, root="a/2"))
+    coming = with_ended_revision(dataflow("b", B1, B2, root="a/2"))
 
     assert closure(A_EDITED, [A_EDITED, B_OVER, C]) == [A_EDITED]
     assert closure(A_EDITED, [A_EDITED, coming]) == [A_EDITED, coming]

@@ -60,7 +60,7 @@ def tell(context: Reports, term: int, upper: Frontier = EMPTY) -> None:
     context.instance.shard_reports.described([DescribedShard(TABLE, True, upper, at(0), WriterTerm(term))], NOW)
 
 
-def known(context: Reports, one: DataflowState) -> DataflowState:
+def reconciled_state(context: Reports, one: DataflowState) -> DataflowState:
     """The state that a reconcile knows."""
     note_ends(context.running, one)  # type: ignore[arg-type]
     return one
@@ -74,7 +74,7 @@ def test_an_active_revision_is_replaced_if_its_predecessor_finished_the_table(
     """The active revision took over: the rows there are of the old SQL. Where it has finished the table itself, that is
     all."""
     serves = state("report", revision(view(until), 2))
-    one = known(finished(term), serves)
+    one = reconciled_state(finished(term), serves)
 
     assert decide(one, [one]) == (Replace() if replaced else Serve())
     assert one.has_ended == (not replaced and until == 400)
@@ -88,7 +88,7 @@ def test_a_pending_revision_is_replaced_if_its_table_is_finished(upper: Frontier
     """While it hydrates. It has not written there: whoever has, it was another. It does not take over."""
     serves = state("report", revision(view(400), 1), revision(view(400), 2))
     context = finished(1, upper)
-    one = known(context, serves)
+    one = reconciled_state(context, serves)
     context.running.replicas = {}
     _, held = obstacle_of(one, Registry(), lambda _: context.running, NOW)  # type: ignore[arg-type, return-value]
 
@@ -107,7 +107,7 @@ def test_one_that_is_to_write_the_next_version_is_not_outrun() -> None:
     shard = replace(export.sink.shard, shard_id=ShardId("report/v/v2"), location="/data/report/v2")
     coming = replace(coming, sink_exports=(replace(export, sink=replace(export.sink, shard=shard)),))
     serves = state("report", revision(view(400), 2), revision(coming, 3))
-    one = known(finished(1), serves)
+    one = reconciled_state(finished(1), serves)
 
     assert one.ends.superseded == {"report-r2"}
 
@@ -118,7 +118,7 @@ def test_an_adopted_table_that_is_finished_is_kept() -> None:
     meanwhile = state("report", revision(view(400), 1))
     for adopts in (ended, meanwhile):
         adopts.uid = "another"
-        known(finished(0), adopts)
+        reconciled_state(finished(0), adopts)
 
     assert (ended.has_ended, set(ended.ends.superseded)) == (True, set())
     assert (meanwhile.has_ended, set(meanwhile.ends.superseded)) == (False, {"report-r1"})
@@ -126,7 +126,7 @@ def test_an_adopted_table_that_is_finished_is_kept() -> None:
 
 def test_a_first_revision_is_never_superseded() -> None:
     """Whatever a replica says of its table's term."""
-    one = known(finished(0), state("report", revision(view(400), 1)))
+    one = reconciled_state(finished(0), state("report", revision(view(400), 1)))
 
     assert (one.has_ended, set(one.ends.superseded)) == (True, set())
 
@@ -136,7 +136,7 @@ def test_crash_an_end_of_an_unknown_revision_does_not_finish_the_dataflow() -> N
     context, one = Reports(EMPTY), state("report", revision(view(400), 2))
     source = context.shards.get(INPUT)
     assert source is not None
-    context.reconcile(known(context, one))
+    context.reconcile(reconciled_state(context, one))
     (export,) = context.instance.dataflows.collections_of(one.owner)
     assert not one.has_ended
     assert context.shards.needs_end_term_now
@@ -144,7 +144,7 @@ def test_crash_an_end_of_an_unknown_revision_does_not_finish_the_dataflow() -> N
     assert export.holder in source.holds
 
     tell(context, 2)
-    assert known(context, one).has_ended
+    assert reconciled_state(context, one).has_ended
     assert not context.shards.needs_end_term_now
 
 
@@ -152,7 +152,7 @@ def test_crash_an_end_of_an_unknown_revision_does_not_finish_the_dataflow() -> N
 @pytest.mark.parametrize("term", [1, 2], ids=["of before", "its own, set without a write"])
 def test_a_task_is_replaced_only_where_it_may_go_on(until: int | None, outrun: bool, term: int) -> None:
     """One that has ended too has nothing more to do."""
-    one = known(finished(term), state("report", revision(task(until), 2)))
+    one = reconciled_state(finished(term), state("report", revision(task(until), 2)))
 
     assert bool(one.ends.superseded) is outrun
 
@@ -163,7 +163,7 @@ def test_while_nothing_is_known_of_its_inputs_a_task_stays() -> None:
     source = context.shards.get(view(None).source_imports[0].shard.shard_id)
     assert source is not None
     source.frontiers = None
-    one = known(context, state("report", revision(task(None), 2)))
+    one = reconciled_state(context, state("report", revision(task(None), 2)))
 
     assert not one.ends.superseded
 
@@ -174,7 +174,7 @@ def test_crash_a_superseded_revision_holds_its_inputs_until_it_is_replaced() -> 
     one = state("report", revision(view(400), 2))
     context = finished(1)
     hold_inputs(context.shards, one)
-    context.reconcile(known(context, one))
+    context.reconcile(reconciled_state(context, one))
     context.connects(R1, EMPTY)
     context.report(R1, EMPTY, VIEW)
     context.maintain()
@@ -192,5 +192,5 @@ def test_a_member_of_a_replacement_is_outrun_as_any() -> None:
     mark(member, pending=PendingRevision(revision(report(), 2), ReplacementId("parent", "parent-r9")))
     ask(member, digest="spec 2")
 
-    assert known(finished(1), member).ends.superseded == {"report-r2"}
+    assert reconciled_state(finished(1), member).ends.superseded == {"report-r2"}
     assert decide(member, [member]) == Replace()

@@ -159,10 +159,10 @@ def run_told(log: Path, name: str, tree: Pipeline, feed: StageFeed, rows: Iterab
 def _meet(spark: Any, folder: Path) -> None:
     """Two executors of one core each have had a task at once, so Spark gives tasks to both."""
     folder.mkdir()
-    spark.sparkContext.parallelize(range(2), 2).foreachPartition(partial(_met, folder))
+    spark.sparkContext.parallelize(range(2), 2).foreachPartition(partial(_wait_for_both, folder))
 
 
-def _met(folder: Path, rows: Iterable[int]) -> None:
+def _wait_for_both(folder: Path, rows: Iterable[int]) -> None:
     for row in rows:
         (folder / str(row)).touch()
     until(lambda: len(list(folder.iterdir())) == 2)

@@ -27,7 +27,7 @@ def shard(place: Place) -> Shard:
     return create_or_open(place.location, COLUMNS, shard_id="s1")
 
 
-def again(shard: Shard) -> Shard:
+def second_handle(shard: Shard) -> Shard:
     """A second, independent handle."""
     return create_or_open(shard.location, COLUMNS, shard_id="s1")
 
@@ -37,12 +37,12 @@ def test_append_at_the_expected_upper_lands(shard: Shard) -> None:
     outcome = shard.compare_and_append(batch([(("a", 1), 3, 2)]), expected_upper=0, new_upper=5, term=1)
 
     assert Appended(upper=5, version=1) == outcome
-    assert contents(again(shard).snapshot(4)) == {("a", 1): 2}
+    assert contents(second_handle(shard).snapshot(4)) == {("a", 1): 2}
 
 
 def test_append_at_another_upper_learns_the_current_one(shard: Shard, place: Place) -> None:
     """The loser writes nothing, not even a file."""
-    other = again(shard)
+    other = second_handle(shard)
     shard.compare_and_append(batch([(("a", 1), 0, 1)]), expected_upper=0, new_upper=5, term=1)
     files = set(place.folder.glob("*.parquet"))
 
@@ -70,7 +70,7 @@ def test_finished_shard_has_the_empty_upper_and_accepts_no_more(shard: Shard) ->
     """The empty frontier is an upper like any other, and the last one."""
     shard.compare_and_append(batch([(("a", 1), 7, 1)]), expected_upper=0, new_upper=EMPTY, term=1)
 
-    assert again(shard).state().upper == EMPTY
+    assert second_handle(shard).state().upper == EMPTY
     assert contents(shard.snapshot(EMPTY - 1)) == {("a", 1): 1}
     assert UpperMismatch(EMPTY) == shard.compare_and_append(None, expected_upper=7, new_upper=8, term=1)
     with pytest.raises(InvalidTime, match="not beyond"):
@@ -80,7 +80,7 @@ def test_finished_shard_has_the_empty_upper_and_accepts_no_more(shard: Shard) ->
 def test_since_downgrade_by_another_handle_does_not_fail_an_append(shard: Shard) -> None:
     """A lost race that left the upper alone is retried inside."""
     shard.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
-    again(shard).downgrade_since(3)
+    second_handle(shard).downgrade_since(3)
 
     assert Appended(9, 3) == shard.compare_and_append(None, expected_upper=5, new_upper=9, term=1)
     assert shard.state().since == 3
@@ -93,11 +93,11 @@ def test_times_that_the_writer_knows_nothing_of_are_given_up_with_the_append(sha
     assert Appended(12, 2) == shard.compare_and_append(
         batch([(("b", 1), 9, 1)]), expected_upper=5, new_upper=12, term=1, since=9
     )
-    assert (again(shard).state().since, again(shard).state().upper) == (9, 12)
+    assert (second_handle(shard).state().since, second_handle(shard).state().upper) == (9, 12)
     for at in (4, 5, 8):
         with pytest.raises(NotReadable):
-            again(shard).snapshot(at)
-    assert contents(again(shard).snapshot(9)) == {("a", 1): 1, ("b", 1): 1}
+            second_handle(shard).snapshot(at)
+    assert contents(second_handle(shard).snapshot(9)) == {("a", 1): 1, ("b", 1): 1}
     assert Appended(15, 3) == shard.compare_and_append(None, expected_upper=12, new_upper=15, term=1, since=3)
     assert shard.state().since == 9
     with pytest.raises(InvalidTime, match="leave no time to read"):
@@ -106,7 +106,7 @@ def test_times_that_the_writer_knows_nothing_of_are_given_up_with_the_append(sha
 
 def test_older_term_is_fenced_by_the_first_append_of_a_newer_one(shard: Shard) -> None:
     """The zombie changes nothing, also when its upper would match."""
-    zombie = again(shard)
+    zombie = second_handle(shard)
     zombie.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
     shard.compare_and_append(batch([(("new", 1), 5, 1)]), expected_upper=5, new_upper=9, term=2)
 
@@ -114,13 +114,13 @@ def test_older_term_is_fenced_by_the_first_append_of_a_newer_one(shard: Shard) -
         zombie.compare_and_append(batch([(("old", 1), 9, 1)]), expected_upper=9, new_upper=12, term=1)
 
     assert (fenced.value.term, fenced.value.current_term) == (1, 2)
-    assert contents(again(shard).snapshot(8)) == {("new", 1): 1}
-    assert again(shard).state().upper == 9
+    assert contents(second_handle(shard).snapshot(8)) == {("new", 1): 1}
+    assert second_handle(shard).state().upper == 9
 
 
 def test_fence_without_data_shuts_out_older_terms(shard: Shard) -> None:
     """The new owner need not have anything to write yet."""
-    zombie = again(shard)
+    zombie = second_handle(shard)
     shard.fence(2)
     shard.fence(2)  # again, by another replica of the same revision
 
@@ -133,7 +133,7 @@ def test_fence_without_data_shuts_out_older_terms(shard: Shard) -> None:
 
 def test_replicas_of_one_term_compete_by_upper_alone(shard: Shard) -> None:
     """An equal term fences nobody."""
-    other = again(shard)
+    other = second_handle(shard)
     assert isinstance(shard.compare_and_append(None, expected_upper=0, new_upper=5, term=3), Appended)
     assert isinstance(other.compare_and_append(None, expected_upper=5, new_upper=9, term=3), Appended)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.persist.model import COLUMNS, batch, contents
-from tests.s3_server import S3Server, beside
+from tests.s3_server import S3Server, server_beside
 from tidemark_persist import Appended, StorageError, create_or_open, open_shard
 from tidemark_persist.errors import StoreProblem
 from tidemark_persist.storage import mounted_settings
@@ -84,7 +84,7 @@ def test_settings_that_are_unsafe_are_refused_in_files_too(folder: Path) -> None
 def test_a_handle_goes_on_with_new_credentials_when_the_old_ones_end(folder: Path, s3: S3Server) -> None:
     """A writer and a reader that are open: what they have is opened anew, and nothing is lost between."""
     location = s3.location("rotated")
-    with beside(s3) as old:
+    with server_beside(s3) as old:
         mount(folder, "1", old.environ)
         writer = create_or_open(location, COLUMNS, shard_id="s")
         reader = open_shard(location)

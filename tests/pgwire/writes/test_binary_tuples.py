@@ -36,7 +36,7 @@ def one_by_one(data: bytes, columns: int) -> Found:
         end = at
 
 
-def found(data: bytes, columns: int) -> Found:
+def places_of(data: bytes, columns: int) -> Found:
     fields, end = tuples(pa.Array.from_buffers(pa.uint8(), len(data), [None, pa.py_buffer(data)]), columns)
     return [list(zip(f.starts.to_pylist(), f.sizes.to_pylist(), strict=True)) for f in fields], end
 
@@ -60,7 +60,7 @@ def test_oracle_random_tuples(seed: int) -> None:
     for steps in (0, room.STEPS_MAX, 1 << 40):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(room, "STEPS_MAX", steps)
-            assert found(data, columns) == expected
+            assert places_of(data, columns) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_fields_behind_few_places_are_skipped(columns: int, data: bytes, monkeyp
         return whole(data, columns, begins)
 
     monkeypatch.setattr(room, "_complete_tuples", counted)
-    assert found(data, columns) == one_by_one(data, columns)
+    assert places_of(data, columns) == one_by_one(data, columns)
     assert steps <= len(data)

@@ -97,7 +97,7 @@ def test_rows_that_were_lost_on_their_way_to_disk_are_not_written() -> None:
     async def scenario() -> None:
         spool, rows = BodySpool(), b"1\n" * (MEMORY_BYTES // 4 * 3 // 2)
         body = Body(spool, "anne", b"h\n")
-        transaction = begun(body)
+        transaction = transaction_with(body)
         transaction.pending, pending = None, transaction.pending
         transaction.savepoint("none")
         transaction.pending = pending
@@ -154,7 +154,7 @@ class Used:
         return getattr(self._file, name)
 
 
-def begun(body: Body) -> SessionTransaction:
+def transaction_with(body: Body) -> SessionTransaction:
     """With the rows of the body."""
     transaction = SessionTransaction()
     transaction.begin()
@@ -170,7 +170,7 @@ def test_threads_alone_use_a_file_on_disk(size: int) -> None:
         spool = BodySpool()
         body = Body(spool, "anne", b"h\n")
         body._file = used = cast(Any, Used(body._file))
-        transaction = begun(body)
+        transaction = transaction_with(body)
         transaction.savepoint("empty")
         await body.do_file_work(partial(body.append, bytes(size), 1), size)
         transaction.savepoint("one")
@@ -189,7 +189,7 @@ def test_rows_of_a_failed_block_are_forgotten_unless_a_savepoint_keeps_them() ->
     spool = BodySpool()
     for savepoint, kept in ((False, False), (True, True)):
         body = Body(spool, "anne", b"h\n")
-        transaction = begun(body)
+        transaction = transaction_with(body)
         if savepoint:
             transaction.savepoint("s")
         transaction.fail()
@@ -206,7 +206,7 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
     async def scenario(seed: int) -> None:
         dice = random.Random(seed)
         body = Body(BodySpool(), "anne", b"h\n")
-        transaction, model, rows = begun(body), list[tuple[str, int, int]](), 0
+        transaction, model, rows = transaction_with(body), list[tuple[str, int, int]](), 0
         times = Counter[str]()
         for _ in range(2000):
             names = [name for name, _, _ in model]
@@ -246,7 +246,7 @@ def test_a_savepoint_before_each_statement_is_bounded_and_right() -> None:
         asyncio.run(scenario(seed))
     assert {*refused} == {"54000"}
     assert len(refused) < 500, "most are known"
-    transaction = begun(body := Body(BodySpool(), "anne", b"h\n"))
+    transaction = transaction_with(body := Body(BodySpool(), "anne", b"h\n"))
     for _ in range(5000):
         transaction.savepoint("PGJDBC_AUTOSAVE")
         body.append(b"1\n", 1)

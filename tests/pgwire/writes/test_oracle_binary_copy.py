@@ -49,7 +49,7 @@ def _sent(connection: psycopg.Connection[Any], text: str) -> list[bytes]:
         return [bytes(each) for each in copy]
 
 
-def _both(postgres: psycopg.Connection[Any], ours: tuple[Served, psycopg.Connection[Any]], kinds: Sequence[str],
+def _sent_by_both(postgres: psycopg.Connection[Any], ours: tuple[Served, psycopg.Connection[Any]], kinds: Sequence[str],
           rows: Sequence[tuple[Any, ...]]) -> tuple[list[bytes], list[bytes]]:  # fmt: skip
     """The bytes that PostgreSQL and Tidemark send of these rows."""
     server, connection = ours
@@ -71,7 +71,7 @@ def test_random_rows_of_all_types(
     postgres: psycopg.Connection[Any], ours: tuple[Served, psycopg.Connection[Any]]
 ) -> None:
     rows = [tuple(map(_value, KINDS)) for _ in range(COUNT)]
-    wanted, found = _both(postgres, ours, list(KINDS), rows)
+    wanted, found = _sent_by_both(postgres, ours, list(KINDS), rows)
     assert len(wanted) == COUNT + 1
     assert found == wanted
 
@@ -81,7 +81,7 @@ def test_rows_of_random_columns(
     postgres: psycopg.Connection[Any], ours: tuple[Served, psycopg.Connection[Any]], count: int
 ) -> None:
     kinds = CHOICE.choices(list(KINDS), k=3)
-    wanted, found = _both(postgres, ours, kinds, [tuple(map(_value, kinds)) for _ in range(count)])
+    wanted, found = _sent_by_both(postgres, ours, kinds, [tuple(map(_value, kinds)) for _ in range(count)])
     assert found == wanted, kinds
 
 

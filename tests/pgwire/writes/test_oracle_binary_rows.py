@@ -60,7 +60,7 @@ def _data(postgres: psycopg.Connection[Any], kinds: Sequence[str], rows: Sequenc
             return b"".join(copy)
 
 
-def _taken(kinds: Sequence[str], data: bytes, piece: int) -> list[list[Any]]:
+def _values_of_rows(kinds: Sequence[str], data: bytes, piece: int) -> list[list[Any]]:
     """The columns' values, as the ingester takes the texts. Raises WireError."""
     columns, found = _columns(kinds), [list[Any]() for _ in kinds]
     blocks = BinaryBlocks("v", columns)
@@ -77,7 +77,7 @@ def _taken(kinds: Sequence[str], data: bytes, piece: int) -> list[list[Any]]:
     return found
 
 
-def _wanted(kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+def _expected_values(kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [
         pa.array([row[at] for row in rows], KINDS[kind][1]).cast(arrow_type(SqlType.parse(kind))).to_pylist()
         for at, kind in enumerate(kinds)
@@ -89,7 +89,7 @@ def test_random_rows_of_all_types(postgres: psycopg.Connection[Any]) -> None:
     rows = [tuple(_value(choice, kind) for kind in KINDS) for _ in range(300)]
     data = _data(postgres, list(KINDS), rows)
     for piece in (len(data), 1000, 65_537):
-        assert repr(_taken(list(KINDS), data, piece)) == repr(_wanted(list(KINDS), rows))
+        assert repr(_values_of_rows(list(KINDS), data, piece)) == repr(_expected_values(list(KINDS), rows))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -100,7 +100,7 @@ def test_rows_of_random_columns(postgres: psycopg.Connection[Any], seed: int) ->
     rows = [tuple(_value(choice, kind) for kind in kinds) for _ in range(choice.choice((0, 1, 2, 50)))]
     data = _data(postgres, kinds, rows)
     for piece in (len(data), choice.randint(1, 30)):
-        assert repr(_taken(kinds, data, piece)) == repr(_wanted(kinds, rows)), kinds
+        assert repr(_values_of_rows(kinds, data, piece)) == repr(_expected_values(kinds, rows)), kinds
 
 
 def test_values_that_look_like_tuples() -> None:
@@ -163,7 +163,7 @@ def test_spoiled_data_are_refused_as_postgresql_refuses_them(postgres: psycopg.C
         postgres.execute("TRUNCATE v")
         theirs = _refusal(postgres, names, data)
         try:
-            found = _taken(kinds, data, choice.choice((len(data) + 1, 7)))
+            found = _values_of_rows(kinds, data, choice.choice((len(data) + 1, 7)))
         except WireError as error:
             ours = (error.sqlstate, error.where.partition(", column")[0])
             alike += ours == theirs
@@ -175,6 +175,6 @@ def test_spoiled_data_are_refused_as_postgresql_refuses_them(postgres: psycopg.C
         assert theirs is None, (number, kinds, theirs, data)
         taken += 1
         read = postgres.execute(f"SELECT {names} FROM v ORDER BY at".encode()).fetchall()
-        assert repr(found) == repr(_wanted(kinds, read)), (number, kinds, data)
+        assert repr(found) == repr(_expected_values(kinds, read)), (number, kinds, data)
     assert taken > 0
     assert alike > 30

@@ -60,7 +60,7 @@ def postgres() -> Iterator[psycopg.Connection[tuple[str | None, ...]]]:
         yield connection
 
 
-def _taken(options: str, columns: int, data: bytes, piece: int) -> list[tuple[str | None, ...]] | WireError:
+def _rows_or_error(options: str, columns: int, data: bytes, piece: int) -> list[tuple[str | None, ...]] | WireError:
     command = parse(split(f"COPY t FROM STDIN {options}", "postgres")[0])
     assert isinstance(command, CopyIn)
     blocks, rows = (
@@ -86,7 +86,7 @@ def test_random_data(postgres: psycopg.Connection[tuple[str | None, ...]]) -> No
         data = "".join(choice.choice(PARTS) for _ in range(choice.randrange(1, 14))).encode()
         if choice.random() < 0.2:
             data = data.replace(b"\n", b"\r\n")  # PostgreSQL wants the same everywhere
-        found = _taken(options, columns, data, choice.randrange(1, 8))
+        found = _rows_or_error(options, columns, data, choice.randrange(1, 8))
         if isinstance(found, WireError):
             continue
         taken += 1

@@ -75,7 +75,10 @@ def test_random_transactions_leave_what_postgresql_leaves(tmp_path: Path, names:
                 assert tags != wanted, (number, statements, refused)
                 postgres.execute("ROLLBACK")
             else:
-                assert _kept(statements, tags) == _kept(statements, wanted), (number, statements)
+                assert _without_rolled_back(statements, tags) == _without_rolled_back(statements, wanted), (
+                    number,
+                    statements,
+                )
                 postgres.execute("COMMIT")
                 committed, mixed = committed + 1, mixed + (len({text.split()[0] for text in statements}) > 2)
                 both += all(any(f" {name} " in text for text in statements) for name in names)
@@ -108,7 +111,7 @@ def _refused(connection: psycopg.Connection[Any]) -> str:
     return ""
 
 
-def _kept(statements: list[str], tags: list[str | None]) -> list[str | None]:
+def _without_rolled_back(statements: list[str], tags: list[str | None]) -> list[str | None]:
     """Without those that a savepoint took back: the number of such a DELETE was never checked."""
     if "SAVEPOINT s" not in statements:
         return tags

@@ -40,7 +40,7 @@ def tables(module_tables: Written) -> Iterator[Written]:
     assert not spool._used
 
 
-def both(tables: Written) -> tuple[list[Any], list[Any]]:
+def rows_of_both(tables: Written) -> tuple[list[Any], list[Any]]:
     return tables.rows("orders"), tables.rows("wide")
 
 
@@ -67,9 +67,9 @@ def test_a_transaction_is_one_call(tables: Written) -> None:
                 copy.write(b"2\tcopied\n")
             connection.execute("UPDATE shop.orders SET name = 'B' WHERE id = 2")
             connection.execute("UPDATE shop.wide SET y = 6 WHERE id = 1")
-            assert (tables.calls, both(tables)) == ([], ([(1, "a"), (2, "b")], []))
+            assert (tables.calls, rows_of_both(tables)) == ([], ([(1, "a"), (2, "b")], []))
     assert len(tables.calls) == 1
-    assert both(tables) == ([(2, "B")], [(1, "w", 6), (2, "copied", None)])
+    assert rows_of_both(tables) == ([(2, "B")], [(1, "w", 6), (2, "copied", None)])
 
 
 def test_nothing_is_written_where_it_is_rolled_back_or_refused(tables: Written) -> None:
@@ -80,7 +80,7 @@ def test_nothing_is_written_where_it_is_rolled_back_or_refused(tables: Written) 
             connection.execute(other)
         assert tables.calls == []
         connection.execute(insert)
-        before = both(tables)
+        before = rows_of_both(tables)
         for second in (insert, "DELETE FROM shop.orders WHERE id = 9"):
             connection.execute("BEGIN")
             connection.execute(other.encode())
@@ -88,7 +88,7 @@ def test_nothing_is_written_where_it_is_rolled_back_or_refused(tables: Written) 
             refusals = psycopg.errors.UniqueViolation, psycopg.errors.NoDataFound
             with pytest.raises(refusals, match=r"(DUPLICATE_KEY|ROWS_MISSING): table orders: "):
                 connection.execute("COMMIT")
-            assert both(tables) == before
+            assert rows_of_both(tables) == before
 
 
 def test_savepoints_are_of_all_tables(tables: Written) -> None:
@@ -104,7 +104,7 @@ def test_savepoints_are_of_all_tables(tables: Written) -> None:
         connection.execute("INSERT INTO shop.orders VALUES (3, 'gone')")
         connection.execute("ROLLBACK TO SAVEPOINT two")
         connection.execute("INSERT INTO shop.orders VALUES (4, 'd')")
-    assert both(tables) == ([(1, "a"), (4, "d")], [(2, "w", 5)])
+    assert rows_of_both(tables) == ([(1, "a"), (4, "d")], [(2, "w", 5)])
     assert len(tables.calls) == 1
 
 
@@ -119,7 +119,7 @@ def test_a_table_whose_rows_were_all_taken_back_is_not_of_the_call(tables: Writt
         connection.execute("ROLLBACK TO SAVEPOINT one")
         with connection.cursor().copy("COPY shop.wide (id, x) FROM STDIN"):
             pass
-    assert both(tables) == ([(1, "a")], [])
+    assert rows_of_both(tables) == ([(1, "a")], [])
     assert [(each.table, each.operation, each.others) for each in told] == [("orders", "insert", ())]
 
 
@@ -140,7 +140,7 @@ def test_a_lost_answer_and_a_key_write_once(tables: Written) -> None:
                 connection.execute("SET LOCAL tidemark.write_key = 'mine'")
                 connection.execute("INSERT INTO shop.orders VALUES (1, 'a')")
                 connection.execute("INSERT INTO shop.wide VALUES (1, 'w', 5)")
-    assert both(tables) == ([(1, "a")], [(1, "w", 5)])
+    assert rows_of_both(tables) == ([(1, "a")], [(1, "w", 5)])
     assert len(tables.calls) == 3
     assert "shop.orders, shop.wide" in told[-1]
 
@@ -160,7 +160,7 @@ def test_the_rows_of_several_tables_are_bounded(tables: Written, monkeypatch: py
         with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="several tables"), connection.transaction():  # noqa: PT012
             connection.execute(insert)
             connection.execute("INSERT INTO shop.wide VALUES (1, 'w', 5)")
-    assert (tables.calls, both(tables)) == ([], ([], []))
+    assert (tables.calls, rows_of_both(tables)) == ([], ([], []))
 
 
 def test_the_sections_of_all_tables_have_one_bound(tables: Written, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_the_sections_of_all_tables_have_one_bound(tables: Written, monkeypatch:
         with connection.transaction():
             for statement in updates * 2:
                 connection.execute(statement.encode())
-    assert both(tables) == ([(1, "b")], [(1, "b", 5)])
+    assert rows_of_both(tables) == ([(1, "b")], [(1, "b", 5)])
 
 
 def test_upserts_that_are_too_many_for_sections_are_one_of_each_table(
@@ -201,7 +201,7 @@ def test_upserts_that_are_too_many_for_sections_are_one_of_each_table(
             for upsert in upserts:
                 connection.execute(upsert.encode(), (id,))
         connection.execute("DELETE FROM shop.orders WHERE id = 1")
-    assert both(tables) == ([(2, "a")], [(1, "w", 5), (2, "w", 5)])
+    assert rows_of_both(tables) == ([(2, "a")], [(1, "w", 5), (2, "w", 5)])
     [header] = told
     assert [(each.table, each.operation, len(each.parts)) for each in (header, *header.others)] == [
         ("orders", "", 3),
@@ -220,7 +220,7 @@ def test_the_order_of_the_tables_does_not_count(tables: Written) -> None:
                 connection.execute("SET LOCAL tidemark.write_key = 'any order'")
                 for statement in some:
                     connection.execute(statement.encode())
-    assert both(tables) == ([(1, "a")], [(1, "w", 5)])
+    assert rows_of_both(tables) == ([(1, "a")], [(1, "w", 5)])
     assert "they are not doubled" in told[-1]
 
 

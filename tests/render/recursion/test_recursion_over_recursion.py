@@ -35,7 +35,7 @@ LED_TO = recursion(meet(X, GET_E, (0, 2), 0, 1), binds("x", REACH))
 NAMED = Get(LocalId("led"), LED_TO.schema)
 
 
-def again(over: Plan) -> Plan:
+def next_rows(over: Plan) -> Plan:
     return distinct(union(over, meet(Y, EDGES, (1, 0), 0, 3)))
 
 
@@ -51,9 +51,9 @@ def walked_on(edges: Rows) -> Rows:
 @pytest.mark.parametrize(
     "plan",
     [
-        recursion(Y, binds("y", again(LED_TO))),
-        Let(NAMED.id, LED_TO, recursion(Y, binds("y", again(NAMED)))),
-        recursion(Y, binds("y", again(Let(NAMED.id, LED_TO, NAMED)))),
+        recursion(Y, binds("y", next_rows(LED_TO))),
+        Let(NAMED.id, LED_TO, recursion(Y, binds("y", next_rows(NAMED)))),
+        recursion(Y, binds("y", next_rows(Let(NAMED.id, LED_TO, NAMED)))),
     ],
     ids=["inside", "named before", "named inside"],
 )

@@ -232,7 +232,7 @@ def test_a_chain_over_a_reduction_that_is_cut_stays_whole(tmp_path: Path) -> Non
         assert of.run(shared, [history.last + 1]) == of.run(apart, [history.last + 1])
 
 
-def whole(plan: Plan, objects: Mapping[LocalId | GlobalId, Plan], bound: tuple[LocalId, ...] = ()) -> Plan:
+def without_names(plan: Plan, objects: Mapping[LocalId | GlobalId, Plan], bound: tuple[LocalId, ...] = ()) -> Plan:
     """The plan without names of objects and of bindings, and each reduction without an Mfp after it."""
     match plan:
         case Get(id) if id in bound:
@@ -240,13 +240,13 @@ def whole(plan: Plan, objects: Mapping[LocalId | GlobalId, Plan], bound: tuple[L
         case Get(id):
             return objects.get(id, plan)
         case lir.Let(id, value, body):
-            below = (whole(value, objects, bound), whole(body, objects, (*bound, id)))
+            below = (without_names(value, objects, bound), without_names(body, objects, (*bound, id)))
             return lir.Let(LocalId("let"), *below)
         case lir.Reduce() if not plan.mfp_after.is_identity:
             core = replace(plan, mfp_after=lir.MapFilterProject.identity(plan.mfp_after.input))
-            return lir.Mfp(whole(core, objects, bound), plan.mfp_after)
+            return lir.Mfp(without_names(core, objects, bound), plan.mfp_after)
         case _:
-            return with_inputs(plan, [whole(below, objects, bound) for below in lir.inputs_of(plan)])
+            return with_inputs(plan, [without_names(below, objects, bound) for below in lir.inputs_of(plan)])
 
 
 def test_what_is_shared_put_back_gives_the_plans_as_they_were() -> None:
@@ -264,7 +264,7 @@ def test_what_is_shared_put_back_gives_the_plans_as_they_were() -> None:
         found: list[dict[LocalId | GlobalId, Plan]] = [{}, {}]
         for of, into in zip((objects, made), found, strict=True):
             for built in of:
-                into[built.id] = whole(built.plan, into)
+                into[built.id] = without_names(built.plan, into)
         assert {built.id: found[1][built.id] for built in objects} == found[0]
         sharing += len(made) > len(objects)
         if len(made) == len(objects) and not reads_views(made, objects):

@@ -33,12 +33,12 @@ TABLES = frozenset((GET_T.id, GET_U.id))
 SWAPPED = project(GET_T, 1, 0)
 
 
-def where(predicate: ScalarExpr) -> Plan:
+def filtered(predicate: ScalarExpr) -> Plan:
     return Mfp(GET_T, MapFilterProject(GET_T.schema, (), (predicate,), (1, 0)))
 
 
-POSITIVE = where(call(">", (B, Literal("0", BIGINT)), BOOLEAN))
-DIVIDED = where(call(">", (call("div", (Literal("6", BIGINT), B), BIGINT), ONE), BOOLEAN))
+POSITIVE = filtered(call(">", (B, Literal("0", BIGINT)), BOOLEAN))
+DIVIDED = filtered(call(">", (call("div", (Literal("6", BIGINT), B), BIGINT), ONE), BOOLEAN))
 VIEWS = {
     "linear joins": (join(BOTH, FIRST, [(0, 0)]), join(BOTH, project(GET_T, 1), [(0, 0)])),
     "linear and delta joins": (join(BOTH, FIRST, [(0, 0)]), three_ways(SWAPPED, project(GET_U, 0, 0), BOTH)),

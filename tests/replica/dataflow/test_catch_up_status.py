@@ -11,7 +11,7 @@ from tidemark_replica.telemetry.catch_up_status import KIND, REPORT_SECONDS, Cat
 INDEX, VIEW = GlobalId("index"), GlobalId("view")
 
 
-def heard(responses: list[Response]) -> list[CatchUp | None]:
+def catch_ups(responses: list[Response]) -> list[CatchUp | None]:
     """The updates that a client reads of one export."""
     statuses = [r for r in responses if isinstance(r, Status)]
     assert all(s.kind == KIND for s in statuses)
@@ -29,12 +29,12 @@ def test_progress_is_reported_at_most_once_a_second_and_its_end_at_once() -> Non
         status.is_behind(5000, left)
         now[0] += 0.6 * REPORT_SECONDS
     found = [CatchUp(0, Frontier.at(5000), 1000), CatchUp(25, Frontier.at(5000), 750)]
-    assert heard(responses) == found
+    assert catch_ups(responses) == found
     status.report_again()
-    assert heard(responses) == [*found, found[-1]]
+    assert catch_ups(responses) == [*found, found[-1]]
     status.has_caught_up()
     status.has_caught_up()
-    assert heard(responses) == [*found, found[-1], None]
+    assert catch_ups(responses) == [*found, found[-1], None]
     assert len(responses) == 8
     status.report_again()
     assert len(responses) == 8
@@ -48,4 +48,4 @@ def test_more_that_comes_meanwhile_takes_it_back() -> None:
     for left in (100, 400, 1):
         status.is_behind(9, left)
         now[0] += REPORT_SECONDS
-    assert [found.percent for found in heard(responses) if found] == [0, 0, 99]
+    assert [found.percent for found in catch_ups(responses) if found] == [0, 0, 99]

@@ -27,7 +27,7 @@ from tidemark_replica.telemetry.cost_status import (
 )
 
 
-def kept(*rows: int) -> list[Manifest]:
+def manifests(*rows: int) -> list[Manifest]:
     """One arrangement with a batch of so many rows each."""
     batches = [SimpleNamespace(rows=r, bytes=10 * r) for r in rows]
     return [cast(Manifest, SimpleNamespace(batches=batches))]
@@ -35,7 +35,12 @@ def kept(*rows: int) -> list[Manifest]:
 
 def test_sizes_are_of_all_arrangements_together() -> None:
     """Whoever wants them apart looks at the files."""
-    assert arrangement_sizes([*kept(1, 2), *kept(4)]) == {"arrangements": 2, "records": 7, "batches": 3, "bytes": 70}
+    assert arrangement_sizes([*manifests(1, 2), *manifests(4)]) == {
+        "arrangements": 2,
+        "records": 7,
+        "batches": 3,
+        "bytes": 70,
+    }
 
 
 def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> None:
@@ -43,11 +48,11 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
     responses: list[Response] = []
     now = [100.0]
     working = CostStatus(GlobalId("d/i"), responses.append, lambda: now[0])
-    working.report(lambda: kept(5))
+    working.report(lambda: manifests(5))
     assert responses == []
 
     working.step(0.25)
-    working.report(lambda: kept(5))
+    working.report(lambda: manifests(5))
     first = {s.kind: s.fields for s in cast(list[Status], responses)}
     known = {"steps": "1", "elapsed_ms": "250", "max_ms": "250", "hydration_ms": "250", "histogram": "[[256, 1]]"}
     assert first["steps"] == known
@@ -55,10 +60,10 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
     assert operator_costs(first["operators"]) == ()
 
     working.step(0.5)
-    working.report(lambda: kept(6))
+    working.report(lambda: manifests(6))
     assert len(responses) == 3
     now[0] += REPORT_SECONDS
-    working.report(lambda: kept(5))
+    working.report(lambda: manifests(5))
     last: Any = responses[-1]
     assert (len(responses), last.kind, last.fields["elapsed_ms"], last.fields["hydration_ms"]) == (
         4,
@@ -67,7 +72,7 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
         "250",
     )
     working.report_again()
-    working.report(lambda: kept(5))
+    working.report(lambda: manifests(5))
     assert len(responses) == 7
 
 
@@ -81,7 +86,7 @@ def test_a_step_is_counted_below_the_next_power_of_two_milliseconds(seconds: flo
     working = CostStatus(GlobalId("d/i"), responses.append, lambda: 100.0)
     working.step(seconds)
     working.step(seconds)
-    working.report(lambda: kept(5))
+    working.report(lambda: manifests(5))
     (steps,) = (s.fields for s in cast(list[Status], responses) if s.kind == "steps")
     assert step_histogram(steps) == ((up_to, 2),)
     assert step_histogram({"histogram": "[[1]]"}) == step_histogram({}) == ()

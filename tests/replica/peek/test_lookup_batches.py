@@ -203,7 +203,7 @@ def lookup(uuid: str, at: int = 1, finishing: Finishing = Finishing()) -> Peek: 
     return Peek(uuid, IndexTarget(GlobalId("i")), Time(at), IDENTITY, finishing, columns, (key("1"),))
 
 
-def answered(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] = ()) -> dict[str, bytes]:
+def answers_of(recorded: Recorded, peeks: Sequence[Peek], dropped: Sequence[Peek] = ()) -> dict[str, bytes]:
     """The answers of lookups that come while one of the same index at time 1 is read."""
     mailbox, found = Mailbox(), dict[str, bytes]()
     jobs = Jobs(mailbox, "lookup", 1)
@@ -240,7 +240,7 @@ def test_lookups_that_wait_are_read_together() -> None:
     """Lookups of one index at one time go together, and no more than LOOKUPS_MAX."""
     recorded = Recorded()
     peeks = [lookup(str(n), at=1 + n % 2) for n in range(2 * LOOKUPS_MAX + 6)]
-    found = answered(recorded, peeks)
+    found = answers_of(recorded, peeks)
     assert found == {uuid: uuid.encode() for uuid in ("held", *(peek.uuid for peek in peeks))}
     assert [len(each) for each in recorded.together] == [LOOKUPS_MAX, LOOKUPS_MAX, 3, 3]
     assert not recorded.alone
@@ -268,18 +268,18 @@ def test_lookups_that_come_together_are_read_together() -> None:
 def test_lookups_that_cannot_be_read_together_are_read_alone(how: str) -> None:
     recorded = Recorded()
     setattr(recorded, how, True)
-    found = answered(recorded, [lookup(uuid) for uuid in "abc"])
+    found = answers_of(recorded, [lookup(uuid) for uuid in "abc"])
     assert found == {uuid: uuid.encode() for uuid in ("held", *"abc")}
     assert (recorded.together, recorded.alone) == ([["a", "b", "c"]], ["a", "b", "c"])
 
 
 def test_an_order_and_a_limit_are_of_one_lookup() -> None:
     recorded = Recorded()
-    answered(recorded, [lookup(uuid, finishing=Finishing(limit=1)) for uuid in "ab"])
+    answers_of(recorded, [lookup(uuid, finishing=Finishing(limit=1)) for uuid in "ab"])
     assert recorded.together == []
 
 
 def test_a_dropped_lookup_is_not_read_with_others() -> None:
     recorded, peeks = Recorded(), [lookup(uuid) for uuid in "abc"]
-    answered(recorded, peeks, dropped=[peeks[1]])
+    answers_of(recorded, peeks, dropped=[peeks[1]])
     assert recorded.together == [["a", "c"]]

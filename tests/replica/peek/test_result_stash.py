@@ -49,7 +49,7 @@ def shard(tmp_path_factory: pytest.TempPathFactory) -> ShardMetadata:
     return ShardMetadata(ShardId("s"), location, COLUMNS)
 
 
-def asked(shard: ShardMetadata, at: int = 9, finishing: Finishing = Finishing()) -> Peek:  # noqa: B008
+def peek_of(shard: ShardMetadata, at: int = 9, finishing: Finishing = Finishing()) -> Peek:  # noqa: B008
     every = MapFilterProject.identity(shard.schema)
     return Peek("p", ShardTarget(GlobalId("s"), shard), Time(at), every, finishing, COLUMNS)
 
@@ -94,7 +94,7 @@ def test_agree_an_answer_is_the_same_stashed_or_not(
     """Rows, order, limit and offset; past the bound it is on disk, and its room is counted until it is let go."""
     finishing, expected = FINISHINGS[name]
     stash = ResultStash(tmp_path / "stash")
-    answer = reader(stash)(asked(shard, finishing=finishing), AnswerLimits(1 << 30, above), lambda: False)
+    answer = reader(stash)(peek_of(shard, finishing=finishing), AnswerLimits(1 << 30, above), lambda: False)
     found = rows(answer)
 
     assert (found if finishing.order else sorted(found)) == expected
@@ -109,7 +109,7 @@ def test_without_an_order_limit_and_offset_count_over_all_batches(shard: ShardMe
     """The answer has as many different rows as there should be, wherever batches end."""
     finishing = Finishing(limit=70_000, offset=20_000)
     answer = reader(ResultStash(tmp_path))(
-        asked(shard, finishing=finishing), AnswerLimits(1 << 30, 1000), lambda: False
+        peek_of(shard, finishing=finishing), AnswerLimits(1 << 30, 1000), lambda: False
     )
 
     found = rows(answer)
@@ -127,11 +127,11 @@ def test_crash_an_unfinished_stash_leaves_nothing(shard: ShardMetadata, tmp_path
     ]
     for kind, says, (limits, stopped) in cases:
         with pytest.raises(kind, match=says):
-            reader(stash)(asked(shard), limits, stopped)
+            reader(stash)(peek_of(shard), limits, stopped)
         assert stash.bytes_on_disk == 0
     large = ResultStash(tmp_path)
     with pytest.raises(CollectionInError, match="DIVIDE_BY_ZERO"):
-        reader(large)(asked(shard, at=25), AnswerLimits(1 << 30, 0), lambda: False)
+        reader(large)(peek_of(shard, at=25), AnswerLimits(1 << 30, 0), lambda: False)
     assert large.bytes_on_disk == 0
 
 

@@ -148,10 +148,10 @@ def test_crash_a_recomputation_without_memory_waits_long_and_is_the_last_one(
         view.driver.advance()
     assert not view.driver.is_stepping
     assert tries == [12]
-    assert (begun(view), given_up(view)) == (["12"], [{"time": "12"}])
+    assert (recomputed_times(view), given_up(view)) == (["12"], [{"time": "12"}])
     view.loop.said.clear()
     view.driver.report_again()
-    assert (begun(view), given_up(view)) == (["12"], [{"time": "12"}])
+    assert (recomputed_times(view), given_up(view)) == (["12"], [{"time": "12"}])
     assert [said.reason for said in view.loop.said if isinstance(said, Failure)] == [OUT_OF_MEMORY]
 
     view.driver.retry_now()
@@ -161,7 +161,7 @@ def test_crash_a_recomputation_without_memory_waits_long_and_is_the_last_one(
         assert persisted(str(tmp_path / "v"), time) == table.at(time), f"at {time}"
 
 
-def begun(view: OneView) -> list[str]:
+def recomputed_times(view: OneView) -> list[str]:
     """The times that were told to be computed anew now."""
     return [s.fields["time"] for s in view.loop.said if isinstance(s, Status) and s.kind == "recomputing"]
 

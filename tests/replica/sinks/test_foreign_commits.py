@@ -74,7 +74,7 @@ def follows(table: Table, view: ShardMetadata, rows: int) -> None:
     assert persisted(view.location, at) == persisted(table.metadata.location, at)
 
 
-def told(kind: str) -> Callable[[list[Response]], list[str]]:
+def messages_of(kind: str) -> Callable[[list[Response]], list[str]]:
     def messages(responses: list[Response]) -> list[str]:
         return [r.fields["message"] for r in responses if isinstance(r, Status) and r.kind == kind]
 
@@ -107,7 +107,7 @@ def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
     assert client.wait_end() is None
     client.close()
     client = connected(replica, table, view)
-    (message, *_) = client.wait_for(told("table_changed"))
+    (message, *_) = client.wait_for(messages_of("table_changed"))
     assert f"another program committed version {version} (DELETE) to the table {view.location}" in message
     follows(table, view, 102)
     assert persisted(view.location, table.upper - 1)[1, "a"] == 2
@@ -133,7 +133,7 @@ def test_what_others_do_to_tables_is_told_and_corrected_while_the_replica_runs(
     assert client.wait_end() is None
     client.close()
     client = connected(replica, table, view)
-    assert any("a backup" in message for message in client.wait_for(told("table_changed")))
+    assert any("a backup" in message for message in client.wait_for(messages_of("table_changed")))
     follows(table, view, 104)
     client.close()
 
@@ -155,7 +155,7 @@ def test_a_lost_file_of_a_view_is_told_and_corrected_while_the_replica_runs(
         persisted(view.location, table.upper - 1)
 
     client = connected(replica, table, view)
-    (message, *_) = client.wait_for(told("table_changed"))
+    (message, *_) = client.wait_for(messages_of("table_changed"))
     assert f"of the table {view.location} is lost: another program deleted it" in message
     follows(table, view, 101)
     assert persisted(view.location, table.upper - 1)[1, "a"] == 2

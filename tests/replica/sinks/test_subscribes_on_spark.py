@@ -40,13 +40,13 @@ def replica(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     process.close()
 
 
-def over(table: Table, name: str, sink: ClientSink, until: int | None = None) -> DataflowDescription:
+def sink_over(table: Table, name: str, sink: ClientSink, until: int | None = None) -> DataflowDescription:
     plain = copies(name, 6, source=table.metadata)
     exports = (SinkExport(GlobalId(f"{name}-sink"), plain.objects[0].id, sink),)
     return replace(plain, sink_exports=exports, until=None if until is None else Time(until))
 
 
-def begun(*dataflows: DataflowDescription) -> list[Command]:
+def begin_commands(*dataflows: DataflowDescription) -> list[Command]:
     created: list[Command] = [CreateDataflow(d) for d in dataflows]
     return created + [Schedule(id) for d in dataflows for id in d.export_ids]
 
@@ -72,13 +72,13 @@ def test_agree_a_subscribe_tells_and_a_copy_holds_what_the_table_does(replica: R
     """At every time since the as_of; both end as they should, and neither is reported by Frontiers."""
     table = Table(tmp_path, "t")
     table.append(10, ((1, "a"), 3, 2), ((2, None), 5, 1), ((1, "a"), 7, -1))
-    follow = over(table, unique("s"), SubscribeSink(COLUMNS))
-    ends = over(table, unique("e"), SubscribeSink(COLUMNS, False, Time(13)), until=13)
+    follow = sink_over(table, unique("s"), SubscribeSink(COLUMNS))
+    ends = sink_over(table, unique("e"), SubscribeSink(COLUMNS, False, Time(13)), until=13)
     place = f"{replica.home}/ns/_copies/{unique('c')}"
-    copy = over(table, unique("c"), CopyToSink(COLUMNS, place, "parquet"), until=7)
+    copy = sink_over(table, unique("c"), CopyToSink(COLUMNS, place, "parquet"), until=7)
     (follow_id,), (ends_id,), (copy_id,) = follow.export_ids, ends.export_ids, copy.export_ids
     client = ScriptedClient(replica.address)
-    client.greet(next(epochs()), InstanceConfig("default", str(replica.home)), *begun(follow, ends, copy))
+    client.greet(next(epochs()), InstanceConfig("default", str(replica.home)), *begin_commands(follow, ends, copy))
     client.wait_for(lambda responses: [b for b in batches_of(responses, follow_id) if b.upper >= Frontier.at(10)])
     table.append(20, ((2, None), 12, -1), ((3, "c"), 12, 1), ((3, "c"), 14, -1))
     client.wait_for(lambda responses: [b for b in batches_of(responses, follow_id) if b.upper >= Frontier.at(20)])

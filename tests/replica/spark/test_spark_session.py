@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replica.process import alive, descendants, wait_until
+from tests.replica.process import descendants, living, wait_until
 from tests.waiting import BOUND, until
 from tidemark_replica.process.scratch import Scratch
 
@@ -69,7 +69,7 @@ def test_crash_the_sockets_of_a_killed_spark_are_in_scratch(tmp_path: Path) -> N
             assert process.stdout.readline() == "ready\n"
             children = descendants(process.pid)
             process.kill()
-        until(lambda: not alive(children))
+        until(lambda: not living(children))
 
         assert list((scratch / "killed").rglob("*.sock"))
         assert not [path for path in Path(temporary).iterdir() if not path.is_symlink() and path.suffix == ".sock"]

@@ -40,7 +40,7 @@ def with_column(spec: WrittenSource, name: str, *columns: Column) -> WrittenSour
     return replace(spec, tables=(*spec.tables, now))
 
 
-def without(spec: WrittenSource, *names: str) -> WrittenSource:
+def without_tables(spec: WrittenSource, *names: str) -> WrittenSource:
     return replace(spec, tables=tuple(table for table in spec.tables if table.name not in names))
 
 
@@ -73,7 +73,7 @@ def test_a_later_table_begins_with_the_rows_of_the_one_before_it(tmp_path: Path)
     with pytest.raises(WriteRefused, match="DUPLICATE_KEY"):
         writer.call("keyed", b"id\n2\n")
 
-    edit(writer, without(writer.spec, "keyed"))
+    edit(writer, without_tables(writer.spec, "keyed"))
     writer.call("keyed", b"id\n1\n", "delete")
     assert oks(tmp_path, "keyed.2") == [(2, "B", None, None, None), (3, None, None, None, 8)]
 
@@ -162,7 +162,7 @@ def test_a_table_whose_rows_are_gone_does_not_begin_empty(tmp_path: Path) -> Non
     first = writer.call("keyed", b"id\n1\n", key="k")
     writer.call("plain", b"id\n1\n")
     spec = with_column(with_column(writer.spec, "keyed", VIP), "plain", VIP)
-    edit(writer, without(with_column(spec, "keyed", replace(VIP, name="b")), "keyed"))
+    edit(writer, without_tables(with_column(spec, "keyed", replace(VIP, name="b")), "keyed"))
     writer.tick()
     assert oks(tmp_path, "plain.2") == [(1, *[None] * 4)]
     for _ in range(2):
@@ -179,7 +179,7 @@ def test_a_table_whose_rows_are_gone_does_not_begin_empty(tmp_path: Path) -> Non
         }
         assert not writer.ingester._source.retries()
         writer.restart()
-    edit(writer, without(writer.spec, "keyed.2", "keyed.3"))
+    edit(writer, without_tables(writer.spec, "keyed.2", "keyed.3"))
     writer.tick()
     assert writer.ingester._source.stopped() == {}
 
@@ -363,7 +363,7 @@ def test_crash_random_histories_with_added_columns_are_those_of_a_model(
         begun = {name for name in (t.name for t in writer.spec.tables) if upper(tmp_path, name)}
         earlier = {name for name in begun if newest(begun)[spec_name(name)] != name}
         if earlier and history.moments.random() < 0.3:
-            history.edit(without(writer.spec, min(earlier, key=number)))
+            history.edit(without_tables(writer.spec, min(earlier, key=number)))
         call, key = model.call(), f"c{step}"
         answer, expected = history.answer(call, key), model.apply(*call)
         assert (None if answer is None else answer.rows) == expected, step

@@ -59,16 +59,16 @@ def test_parts_are_done_one_after_the_other_or_none_is(
     found = sum(len(rows.split()) for operation, rows in parts if operation in ("delete", "update"))
     if left is None:
         with pytest.raises(WriteRefused):
-            answered(writer, table, bodies, found)
+            answer_to(writer, table, bodies, found)
         assert pairs(tmp_path, table) == [(1, "a"), (2, "b")]
         return
     for again in ("", " again"):  # a repeated call has the same answer
-        answer = answered(writer, table, bodies, found)
+        answer = answer_to(writer, table, bodies, found)
         assert (answer.rows, answer.repeated) == (sum(len(rows.split()) for _, rows in parts), bool(again))
     assert pairs(tmp_path, table) == left
 
 
-def answered(writer: Writer, table: str, bodies: list[tuple[str, bytes]], found: int) -> WriteAnswer:
+def answer_to(writer: Writer, table: str, bodies: list[tuple[str, bytes]], found: int) -> WriteAnswer:
     call = writer.put_parts(table, bodies, "key", found)
     writer.tick()
     answer = call.answer(0)

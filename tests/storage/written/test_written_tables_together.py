@@ -27,7 +27,7 @@ def csv(*rows: str) -> bytes:
     return HEAD + "".join(f"{row},,\n" for row in rows).encode()
 
 
-def answered(writer: Writer, tables: Call, key: str = "", piece: int = 1000) -> tuple[int, int, bool]:
+def answer_to(writer: Writer, tables: Call, key: str = "", piece: int = 1000) -> tuple[int, int, bool]:
     call = writer.put_tables(tables, key, piece)
     writer.tick()
     answer = call.answer(0)
@@ -43,13 +43,13 @@ def test_tables_have_the_rows_at_one_time(tmp_path: Path, piece: int) -> None:
         ("plain", [("insert", csv("7,p"))]),
         ("keyed", [("insert", csv("3,c")), ("update", csv("1,A")), ("delete", csv("2,"))]),
     ]
-    time, rows, repeated = answered(writer, tables, "key", piece)
+    time, rows, repeated = answer_to(writer, tables, "key", piece)
     assert (rows, repeated) == (4, False)
     assert (pairs(tmp_path, "keyed", time - 1), pairs(tmp_path, "plain", time - 1)) == ([(1, "a"), (2, "b")], [])
     assert (pairs(tmp_path, "keyed", time), pairs(tmp_path, "plain", time)) == ([(1, "A"), (3, "c")], [(7, "p")])
-    assert answered(writer, tables, "key", 3) == (time, 4, True)
+    assert answer_to(writer, tables, "key", 3) == (time, 4, True)
     writer.restart()
-    assert answered(writer, tables, "key") == (time, 4, True)
+    assert answer_to(writer, tables, "key") == (time, 4, True)
     others: list[Call] = [
         [("plain", [("insert", csv("8,p"))]), tables[1]],
         [tables[0], ("keyed", [("insert", csv("3,d")), *tables[1][1][1:]])],
@@ -62,7 +62,7 @@ def test_tables_have_the_rows_at_one_time(tmp_path: Path, piece: int) -> None:
     ]
     for other in others:
         with pytest.raises(WriteRefused, match="KEY_REUSED"):
-            answered(writer, other, "key")
+            answer_to(writer, other, "key")
     assert (pairs(tmp_path, "keyed"), pairs(tmp_path, "plain")) == ([(1, "A"), (3, "c")], [(7, "p")])
     assert pairs(tmp_path, "named") == []
     assert writer.spool.used_bytes == 0
@@ -188,7 +188,7 @@ def test_the_sections_of_all_tables_have_one_bound(tmp_path: Path, monkeypatch: 
     with pytest.raises(WriteRefused, match="TOO_LARGE: a call has at most 3 sections"):
         writer.put_tables(tables)
     monkeypatch.setattr(receive, "PARTS_MAX", 4)
-    assert answered(writer, tables)[1:] == (4, False)
+    assert answer_to(writer, tables)[1:] == (4, False)
 
 
 def test_a_table_is_named_once_and_must_be_there(tmp_path: Path) -> None:
