@@ -19,8 +19,8 @@ ETCD_SOCKET = "unix://etcd.sock"
 PEER_SOCKET = "unix://peer.sock"
 # etcd requires an address for peers; there is one member, so nothing connects to it
 NOWHERE = "http://localhost:0"
-# those that need no kubelet and that Tidemark's objects rely on: owner references, deletion of namespaces, the
-# default service accounts, cluster roles made of others, and the pods of replicas (made, and never run)
+# the controllers that need no kubelet and that Tidemark's objects rely on: owner references, deletion of namespaces,
+# the default service accounts, cluster roles made of others, and the pods of replicas (made, and never run)
 CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",

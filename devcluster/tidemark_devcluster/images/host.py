@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# of pip's settings, those that say where packages come from
+# the settings of pip that say where packages come from
 KEPT = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout")
 AUTHORITIES = "/etc/tidemark-build/authorities.pem"
 PIP_CONFIG = "/etc/pip.conf"

@@ -15,7 +15,7 @@ import tarfile
 from pathlib import Path
 
 USER = "65532:65532"
-# as the kernel calls them ─► as images do
+# the kernel's names ─► those in images
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 

@@ -22,7 +22,7 @@ PACKAGES = {
     "unshare": "util-linux",
     "openssl": "openssl",
 }
-# what builds images, which a node can do without
+# the programs that build images, which a node can do without
 IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
 CNI_FOLDER = Path("/usr/lib/cni")
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")

@@ -25,7 +25,7 @@ def isolate(state: Path) -> None:
     upper.mkdir()
     work.mkdir()
     _mount("-t", "overlay", "-o", f"lowerdir=/var,upperdir={upper},workdir={work}", "tidemark", "/var")
-    # what kubelet mounts must be seen by containerd, and mounts of containers by neither
+    # containerd must see kubelet's mounts, and neither sees those of containers
     _mount("--make-rshared", "/")
 
 

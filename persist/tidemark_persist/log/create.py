@@ -73,7 +73,7 @@ def _create(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retentio
             OWNER: shard_id,
             "delta.dataSkippingStatsColumns": TIME,  # files of shards have no other statistics
             "delta.logRetentionDuration": retention,
-            "delta.deletedFileRetentionDuration": retention,  # how long checkpoints list removed files
+            "delta.deletedFileRetentionDuration": retention,  # the time for which checkpoints list removed files
         },
         storage_options=storage.settings,
         raise_if_key_not_exists=False,

@@ -96,7 +96,7 @@ def decode_alike(data: bytes, expected: type[T]) -> T:
         return decode(data, expected)
     tag, fields = found.pop(_TAG)[1], _fields(cls)
     if found.keys() - fields.keys():
-        return decode(data, expected)  # which says what is wrong
+        return decode(data, expected)  # it says what is wrong
     arguments = dict[str, Any]()
     for field, (text, raw) in found.items():
         attribute, hint = fields[field]
@@ -190,7 +190,7 @@ def _from_json(raw: Any, expected: Any, where: str, depth: int) -> Any:
     if isinstance(raw, dict):
         cls = _class_of(raw, classes, where)
         if depth < LEAF_DEPTH_MAX and all(map(_is_short, raw.values())):
-            with contextlib.suppress(MalformedPlan):  # what follows says where
+            with contextlib.suppress(MalformedPlan):  # the decoder below says where
                 return _leaf(cls, tuple(raw.items()), tuple(map(type, raw.values())))
         return _object(raw, cls, where, depth)
     for choice in choices:

@@ -236,7 +236,7 @@ class RenderedDataflow:
         self._frontier, self._hydrated = step.upper, True
         self._store.discard(outcome.batches)
         self._operators.add(outcome.spent)
-        if not self.description.is_query:  # which is peeked once
+        if not self.description.is_query:  # a query is peeked once
             self._merge()
         for hold in self._holds:
             hold.release() if step.upper.is_empty else hold.advance(step.upper.encode() - 1)

@@ -75,7 +75,7 @@ class Ingester:
         if time < lower:
             return False
         binding = self._source.discover(time)
-        self._check_epochs()  # what is bound is applied for certain: nothing of before another program's change may be
+        self._check_epochs()  # a binding is applied for certain: it must be of after another program's change
         named = self._names.in_bindings(binding)
         timed = named.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), named.num_rows))
         self._has_recovered = False

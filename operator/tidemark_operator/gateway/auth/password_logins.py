@@ -78,7 +78,7 @@ class PasswordLogins:
     def _forget(self, digest: bytes, ended: asyncio.Task[User | None]) -> None:
         del self._looks[digest]
         if not ended.cancelled():
-            ended.exception()  # those who wait have it, if there are any left
+            ended.exception()  # the waiting calls get it, if any is left
 
     async def _look(self, digest: bytes, login: PasswordLogin, counted: bool) -> User | None:
         user, failed = None, False
@@ -106,13 +106,13 @@ class PasswordLogins:
         account = await self._get(SERVICE_ACCOUNTS, login.namespace, login.user)
         named = _text(((account or {}).get("metadata") or {}).get("annotations"), LOGIN_SECRET)
         is_name = _NAME.fullmatch(named) is not None
-        # as many reads where there is no login
+        # a user without a login costs as many reads
         secret = await self._get(SECRETS, login.namespace, named if is_name else login.user)
         password, problem = _password(secret if is_name else None, login.user)
         if account is None or not named:
             return None
         if problem:
-            # of a ServiceAccount that is to have a login: whoever gave it one cannot see why it has none
+            # the owner of the ServiceAccount, who gave it a login, cannot see why it has none
             LOG.warning("ServiceAccount %s/%s has no login: %s", login.namespace, login.user, problem)
             return None
         if not hmac.compare_digest(self._digest(password), self._digest(login.password)):

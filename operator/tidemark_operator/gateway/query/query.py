@@ -186,7 +186,7 @@ async def prepare(
         return make_query(partial(rows, context, namespace, stored=stored))
 
     if least is None and not has_rows and isinstance(planned, PlannedPeek):
-        return PreparedQuery(now, False)  # as cheap to try as to ask whether: its sender waits
+        return PreparedQuery(now, False)  # a try is as cheap as a question: its sender waits
     await when_possible(possible, seconds, wait_slot)
     return PreparedQuery(now, has_rows or isinstance(planned, PlannedOneShot))
 

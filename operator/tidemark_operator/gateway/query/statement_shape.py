@@ -47,7 +47,7 @@ _TOKENS = {
         re.VERBOSE | re.DOTALL,
     ),
 }
-# what makes the borders of literals, or their values, more than this reads
+# signs that make the borders of literals, or their values, more than this reads
 _NOT_READ = {SPARK: re.compile(r'["\\$\0]|--|/\*'), POSTGRES: re.compile(r"[\\$\0]|--|/\*")}
 _CASTS = {
     **dict.fromkeys(("smallint", "int2"), ("H", SMALLINT)),

@@ -246,7 +246,7 @@ class TableDeleter:
                 who = who_deletes(self._cache, self._fleet, tombstone, table)
                 text = f"waits until {table.location}, whose object was deleted, is deleted too: {who}"
                 raise Waiting("TablesBeingDeleted", text)
-        # what is remembered of all namespaces may be gone: others delete a tombstone, or its namespace
+        # remembered tables of all namespaces may be gone: others delete a tombstone, or its namespace
         if everywhere and any(overlaps(at, place) for at in await self.locations(EVERYWHERE)):
             for tombstone, table in await self._listed_tables(EVERYWHERE, place):
                 self._log(tombstone, table)

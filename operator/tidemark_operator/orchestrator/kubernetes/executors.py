@@ -47,7 +47,7 @@ ALWAYS = {
     "spark.blockManager.port": str(BLOCK_PORT),
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.executor.failuresValidityInterval": "10m",
-    # how soon a lost executor is noticed, and another one made
+    # the time until a lost executor is noticed, and another one made
     "spark.kubernetes.executor.apiPollingInterval": "5s",
     "spark.kubernetes.executor.eventProcessingInterval": "200ms",
     # until this time has passed Spark keeps its request; each refused pod counts as a loss, one a second

@@ -124,7 +124,7 @@ def _written(fields: Fields) -> WrittenSource:
 
 
 def _tpch(fields: Fields) -> TpchSource:
-    # as decimal text: a float would not be the same on both sides of the wire for sure
+    # a decimal text: a float might differ between the sides of the wire
     scale_factor = Decimal(repr(fields.number("scaleFactor", 0.01))).normalize()
     return TpchSource(
         scale_factor=format(scale_factor, "f"),

@@ -15,7 +15,7 @@ from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_protocol.forbidden_source_folders import forbidden_folder
 
 _S3 = "s3://"
-# what S3 calls safe: no such name means anything in a URL, so a location is the same in all tools
+# the characters that S3 calls safe: no such name means anything in a URL, so a location is the same in all tools
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*()=-]+")
 

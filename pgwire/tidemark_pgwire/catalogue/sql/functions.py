@@ -130,7 +130,7 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     "show_regproc": _oid_text_macro("functions"),
     "show_regnamespace": _oid_text_macro("schemas"),
     "show_regrole": _oid_text_macro("roles"),
-    # what is visible without its schema
+    # objects that are visible without their schema
     "pg_table_is_visible": _lookup("bool", "visible"),
     "pg_type_is_visible": _lookup("bool", "visible_types"),
     **{

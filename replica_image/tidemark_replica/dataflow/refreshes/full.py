@@ -51,7 +51,7 @@ class FullRefreshes:
         until = self._settled_until
         if until is None or inputs > until or not (self._is_waiting or self._dataflow.hydrated):
             return False
-        if not self._is_waiting:  # what is staged is for the next refresh, which computes it anew
+        if not self._is_waiting:  # staged rows are for the next refresh, which computes them anew
             self._is_waiting = True
             for sink in self._sinks:
                 sink.begin_anew(self._dataflow.processed, is_blank=True)

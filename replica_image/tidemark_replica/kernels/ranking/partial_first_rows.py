@@ -38,7 +38,7 @@ def partial_first_rows(
             yield errs
         if not oks.num_rows:
             continue
-        if not thins or has_retractions(oks):  # which the state behind the exchange reports
+        if not thins or has_retractions(oks):  # the state behind the exchange reports them
             yield oks
         else:
             yield file_updates(thinned(value_ordered_rows(oks, layout), spec.ranking), layout)

@@ -63,7 +63,7 @@ from tidemark_replica.storage.table_reports import SnapshotProgress
 from tidemark_replica.values.failure_text import log_text
 
 LOG = getLogger(__name__)
-# how often a job is repeated because a file changed meanwhile
+# the number of times that a job is repeated because a file changed meanwhile
 _READS_MAX = 3
 RETRY_SECONDS = 30.0
 """The pause after which a successor that stopped reads again."""
@@ -147,7 +147,7 @@ class FilesIngestion(Source):
             if (begins := self._tables.complete(name)) and name not in {table for table, _ in changed}:
                 marks = self._requests.last(first)
                 rows += [row for table in begins for row in self._tables.beginning(table, marks)]
-                continue  # what arrives is bound at the next tick, to all of them
+                continue  # new files are bound at the next tick, to all of them
             for file in self._arrived(name):
                 if (name, file.name) not in changed:
                     for table in self._tables.begun[name]:
