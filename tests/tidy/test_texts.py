@@ -97,6 +97,17 @@ def test_a_module_that_a_text_names_is_there() -> None:
     assert {(at, found) for at, found in missing if "/" in found or not at.endswith(".md")} == set()
 
 
+def test_the_page_of_benchmarks_lists_the_programs() -> None:
+    """Each row is of a module that can be run, as `python -m bench.NAME`, and each such module has a row."""
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    listed = set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE))
+    paths = files("bench/*.py")
+    programs = [p for p in paths if p.name == "__main__.py" or 'if __name__ == "__main__"' in p.read_text()]
+    modules = [name(p).removesuffix(".py").removesuffix("/__main__").replace("/", ".") for p in programs]
+    benches = {m.removeprefix("bench.") for m in modules if re.fullmatch(r"bench\.(parts\.)?\w+", m)}
+    assert listed == benches
+
+
 def test_no_file_names_a_folder_of_somebodys_machine() -> None:
     """Home directories and the like are nobody else's."""
     found = []
