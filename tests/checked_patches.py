@@ -89,7 +89,8 @@ def _without_self(replacement: Callable[..., Any]) -> Callable[..., Any]:
 
     signature = inspect.signature(replacement)
     self = Parameter("_self", Parameter.POSITIONAL_ONLY)
-    called.__signature__ = signature.replace(parameters=[self, *signature.parameters.values()])
+    parameters = [self, *signature.parameters.values()]
+    vars(called)["__signature__"] = signature.replace(parameters=parameters)
     return called
 
 

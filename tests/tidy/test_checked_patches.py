@@ -26,7 +26,7 @@ class Table:
         return cls()
 
 
-for each in (Table.copy, Table.of, Table.made.__func__, Table):
+for each in (Table.copy, Table.of, vars(Table)["made"].__func__, Table):
     each.__module__ = "tidemark_replica.tables"
 
 

@@ -221,7 +221,7 @@ class SessionTransaction:
             for each, of_table in kept:
                 each.keep(of_table[1])
             for each, of_table in kept:
-                await each.body.do_file_work(partial(each.body.back, of_table))
+                await each.body.do_file_work(partial(each.body.cut_back, of_table))
         self.failed = False
 
     def _shorten(self, name: str) -> None:
