@@ -111,6 +111,41 @@ def test_a_transaction_or_a_message_with_others_defines_nothing(server: Served) 
     assert server.answers.asked == []
 
 
+def test_explain_of_a_definition_creates_nothing(server: Served) -> None:
+    """The plan is that of the view; what CREATE refuses, EXPLAIN refuses, at its place in the client's text."""
+    with server.connect() as connection:
+        rows = connection.execute("EXPLAIN CREATE MATERIALIZED VIEW delays AS SELECT a FROM s.a").fetchall()
+        text = "\n".join(line for (line,) in rows)
+        assert text.startswith("import s.a [a]\n"), text
+        assert "materialized view of o" in text, text
+        assert server.answers.asked == [("SELECT a FROM s.a", "postgres")]
+        explained = connection.execute("EXPLAIN VERBOSE CREATE VIEW i WITH (wait = on) AS SELECT a FROM s.a")
+        assert explained.fetchall()
+        assert connection.execute("EXPLAIN CREATE INDEX ON s (a)").fetchall()
+        assert server.answers.asked[-1] == ("SELECT * FROM s", "postgres")
+        assert server.objects.bodies == {}
+        with pytest.raises(psycopg.errors.UndefinedTable, match='view "delays" does not exist'):
+            connection.execute("EXPLAIN ALTER MATERIALIZED VIEW delays AS SELECT a FROM s.a")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="option 'nonsense'"):
+            connection.execute("EXPLAIN CREATE VIEW i WITH (nonsense = 1) AS SELECT a FROM s.a")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="refreshPolicy"):
+            connection.execute("EXPLAIN CREATE VIEW i WITH (refresh_policy = never) AS SELECT a FROM s.a")
+        for other in ("CREATE TABLE t (a BIGINT)", "DROP VIEW delays", "ALTER TABLE t ADD COLUMN b BIGINT"):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="of a view or an index alone"):
+                connection.execute(f"EXPLAIN {other}".encode())
+        connection.execute("CREATE MATERIALIZED VIEW delays AS SELECT a FROM s.a")
+        with pytest.raises(psycopg.errors.DuplicateTable, match='relation "delays" already exists'):
+            connection.execute("EXPLAIN CREATE MATERIALIZED VIEW delays AS SELECT a FROM s.a")
+        edited = "EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW delays AS SELECT a + 1 AS a FROM s.a"
+        assert connection.execute(edited.encode()).fetchall()
+        assert server.objects.bodies["delays"]["spec"]["sql"] == "SELECT a FROM s.a"
+        server.says(unresolved)
+        text = "EXPLAIN CREATE MATERIALIZED VIEW i AS\n SELECT nme FROM s.a"
+        with pytest.raises(psycopg.errors.UndefinedColumn) as failed:
+            connection.execute(text.encode())
+        assert failed.value.diag.statement_position == str(text.index("nme") + 1)
+
+
 def test_a_definition_that_is_canceled_may_be_stored_and_its_error_says_so(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

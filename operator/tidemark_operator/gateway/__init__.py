@@ -20,6 +20,7 @@ streams         stream_dataflow, subscribe, copy           dataflows with a sink
                 query_answer                               a query, answered and sent to one client
                 answer_stream                              an answer to its client, in chunks
 definitions     definition, definitions, readiness         Dataflows that SQL creates, edits and deletes
-explanations    explain, why, why_snapshot                 plans, and what holds a frontier back
+explanations    explain, draft_plan, unapplied             plans: of Dataflows, of edits, of what is not applied
+                why, why_snapshot                          what holds a frontier back
                 visible_relations                          the catalogue of a namespace, as a caller may see it
 """

@@ -5,15 +5,14 @@ statement ──► no transaction, no parameters ──► the gateway, again b
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.session.settings import BOOLS
-from tidemark_pgwire.session.statements import StatementSession
-from tidemark_pgwire.statements.definitions import ADD, CREATE, Define, Drop
+from tidemark_pgwire.session.statements import StatementSession, definition_request
+from tidemark_pgwire.statements.definitions import Define, Drop
 from tidemark_pgwire.values.parameters import Parameter
 from tidemark_protocol.pb import gateway_pb2 as pb
 
@@ -26,28 +25,8 @@ def not_alone(tag: str) -> WireError:
 async def define(session: StatementSession, command: Define, parameters: Sequence[Parameter]) -> str:
     """Create or edit an object; returns the tag. Raises WireError."""
     _require_possible(session, command.tag, parameters)
-    options = dict(command.options)
-    wait = _wait(session, options.pop("wait", None))
-    request = pb.DefineRequest(
-        namespace=session.namespace,
-        name=command.name,
-        action=command.action,
-        kind=command.kind,
-        sql=command.sql,
-        dialect=session.settings.dialect,
-        key=command.key,
-        options=options,
-        if_absent=command.optional_column or (command.optional and command.action in (CREATE, ADD)),
-        if_present=command.optional and command.action == "replace",
-        wait=wait,
-        id=uuid.uuid4().hex,
-        columns=[
-            pb.TableColumn(name=name, type=type, required=name in command.required)
-            for name, type in command.columns.items()
-        ],
-        table=command.table,
-        instance=session.settings.instance,
-    )
+    request = definition_request(session, command)
+    request.wait = _wait(session, command.options.get("wait"))
     try:
         reply = await session.link.define(session.token, request)
     except WireError as error:

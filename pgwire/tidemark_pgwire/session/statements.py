@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue import AnswerDescription, Catalogue, CatalogueError, CatalogueRelation, SessionFacts
-from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend
 from tidemark_pgwire.messages.wire import Wire
@@ -28,6 +29,7 @@ from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.session.transaction import SessionTransaction
 from tidemark_pgwire.session.transaction_lease import TOO_OLD, TOO_OLD_HINT, TransactionLease
 from tidemark_pgwire.statements import commands as sql
+from tidemark_pgwire.statements import definitions
 from tidemark_pgwire.statements.binding import bind
 from tidemark_pgwire.statements.commands import Command
 from tidemark_pgwire.statements.inserts import Write
@@ -201,8 +203,13 @@ async def open_rows(
     dialect = session.settings.planned_dialect
     if isinstance(command, sql.Explain):
         with _positions(at):
+            if command.define is not None and parameters:
+                raise WireError(FEATURE_NOT_SUPPORTED, f"{command.define.tag} takes no parameters: write the values")
             subject = await _bound(session, command.sql, parameters)
-            request = pb.ExplainRequest(namespace=session.namespace, subject=subject, dialect=dialect)
+            definition = None if command.define is None else definition_request(session, command.define)
+            request = pb.ExplainRequest(
+                namespace=session.namespace, subject=subject, dialect=dialect, definition=definition
+            )
             text = await session.link.explain(session.token, request)
         return answers.texts("QUERY PLAN", text.rstrip("\n").split("\n"))
     if _is_answered_here(session, command.sql):
@@ -210,6 +217,32 @@ async def open_rows(
     session.transaction.require_no_rows()
     with _positions(at):
         return await _query(session, await query_request(session, command.sql, parameters))
+
+
+def definition_request(session: StatementSession, command: definitions.Define) -> Any:
+    """The gateway's request for a definition, which waits for nothing."""
+    return pb.DefineRequest(
+        namespace=session.namespace,
+        name=command.name,
+        action=command.action,
+        kind=command.kind,
+        sql=command.sql,
+        dialect=session.settings.dialect,
+        key=command.key,
+        options={name: value for name, value in command.options.items() if name != "wait"},
+        if_absent=command.optional_column or (command.optional and command.action in _NEW),
+        if_present=command.optional and command.action == definitions.REPLACE,
+        id=uuid.uuid4().hex,
+        columns=[
+            pb.TableColumn(name=name, type=type, required=name in command.required)
+            for name, type in command.columns.items()
+        ],
+        table=command.table,
+        instance=session.settings.instance,
+    )
+
+
+_NEW = (definitions.CREATE, definitions.ADD)
 
 
 async def _query(session: StatementSession, request: pb.QueryRequest) -> StatementAnswer:

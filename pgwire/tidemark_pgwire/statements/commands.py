@@ -10,6 +10,8 @@ from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, READ_ONLY, TOO_COMPLEX
 from tidemark_pgwire.statements import by_key, definitions, inserts, prepared
 from tidemark_pgwire.statements.binding import parameter_count, parameter_types
 from tidemark_pgwire.statements.copy_options import CopyOptions, parse_copy_options
+from tidemark_pgwire.statements.explanations import Explain as Explain
+from tidemark_pgwire.statements.explanations import explain
 from tidemark_pgwire.statements.lexer import Statement
 from tidemark_pgwire.statements.words import Words
 
@@ -151,14 +153,6 @@ class CopyIn:
     columns: tuple[str, ...] = ()
     options: CopyOptions = field(default_factory=CopyOptions)
     tag = "COPY FROM"
-
-
-@dataclass(frozen=True)
-class Explain:
-    """`at`: where the text of the query begins in the client's."""
-
-    sql: str
-    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -408,20 +402,6 @@ def _copy_in(words: Words, table: inserts.TableName, columns: tuple[str, ...]) -
     return CopyIn(table, columns, parse_copy_options(words, reads=True))
 
 
-def _explain(words: Words) -> Command:
-    if words.peek().text == "(":
-        options, _ = words.in_parentheses()
-        if "ANALYZE" in options.upper():
-            raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported: EXPLAIN prints the plan")
-    if words.take("ANALYZE"):
-        raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN ANALYZE is not supported: EXPLAIN prints the plan")
-    words.take("VERBOSE")
-    if words.peek().word == "EXECUTE":
-        hint = "EXPLAIN the statement itself, with the values in place of its parameters."
-        raise WireError(FEATURE_NOT_SUPPORTED, "EXPLAIN EXECUTE is not supported", hint=hint)
-    return Explain(*words.take_remaining_text())
-
-
 def subscribe(words: Words) -> Subscribe:
     """SUBSCRIBE [TO] name | (query) [WITH (SNAPSHOT [=] bool)] [AS OF ms] [UP TO ms], after its first word."""
     words.take("TO")
@@ -491,7 +471,7 @@ _PARSERS: dict[str, Callable[[Words], Command]] = {
     "EXECUTE": lambda words: ExecuteStatement(words.name(), prepared.values_of(words)),
     "COPY": _copy,
     "INSERT": inserts.insert,
-    "EXPLAIN": _explain,
+    "EXPLAIN": explain,
     "SUBSCRIBE": subscribe,
     "UNLISTEN": _unlisten,
     "UPDATE": by_key.update,

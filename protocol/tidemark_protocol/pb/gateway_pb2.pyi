@@ -229,32 +229,46 @@ class TopReply(_message.Message):
     def __init__(self, dataflows: _Optional[_Iterable[_Union[DataflowUsage, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
 
 class ExplainRequest(_message.Message):
-    __slots__ = ("namespace", "subject", "dialect", "output", "replan", "analyze")
+    __slots__ = ("namespace", "subject", "dialect", "output", "replan", "analyze", "manifests", "definition")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     DIALECT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     REPLAN_FIELD_NUMBER: _ClassVar[int]
     ANALYZE_FIELD_NUMBER: _ClassVar[int]
+    MANIFESTS_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
     dialect: str
     output: str
     replan: bool
     analyze: bool
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[bool] = ..., analyze: _Optional[bool] = ...) -> None: ...
+    manifests: _containers.RepeatedScalarFieldContainer[str]
+    definition: DefineRequest
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., dialect: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[bool] = ..., analyze: _Optional[bool] = ..., manifests: _Optional[_Iterable[str]] = ..., definition: _Optional[_Union[DefineRequest, _Mapping]] = ...) -> None: ...
 
 class ExplainReply(_message.Message):
-    __slots__ = ("text", "output", "replan", "analyzed")
+    __slots__ = ("text", "output", "replan", "analyzed", "manifests")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     REPLAN_FIELD_NUMBER: _ClassVar[int]
     ANALYZED_FIELD_NUMBER: _ClassVar[int]
+    MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     text: str
     output: str
     replan: str
     analyzed: bool
-    def __init__(self, text: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[str] = ..., analyzed: _Optional[bool] = ...) -> None: ...
+    manifests: _containers.RepeatedCompositeFieldContainer[ExplainedManifest]
+    def __init__(self, text: _Optional[str] = ..., output: _Optional[str] = ..., replan: _Optional[str] = ..., analyzed: _Optional[bool] = ..., manifests: _Optional[_Iterable[_Union[ExplainedManifest, _Mapping]]] = ...) -> None: ...
+
+class ExplainedManifest(_message.Message):
+    __slots__ = ("name", "text")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica", "dialect", "parts")

@@ -34,6 +34,8 @@ SHOWN = "((change) => console.log(JSON.stringify(change)))("
 def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> None:
     """ServiceAccounts with rights to rows of one Dataflow, to status, and to nothing; and a token for others."""
     _nations(system)
+    manifest = tmp_path / "nations.json"
+    manifest.write_text(json.dumps(system.get("dataflow", "nations")))
     rules = "--resource=dataflows.compute.tidemark.dev/data --resource-name=nations"
     _account(system, "reader", "--verb=get", *rules.split())
     _account(
@@ -59,12 +61,13 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
         ("watcher", ("frontiers", "-A"), "in all namespaces"),
         ("nobody", ("query", LOOKUP), "does not exist or that you may not"),
         ("nobody", ("explain", "nations"), "may not list"),
+        ("nobody", ("explain", "-f", str(manifest)), "may not list"),
         ("nobody", ("why", "nations"), "may not list"),
     ):
         done = _asked(system, token[name], *command)
         assert (done.returncode, missing in done.stderr) == (1, True), (name, command, done.stderr)
         assert done.stdout == ""
-    for command in (("frontiers",), ("why", "nations"), ("explain", "nations")):
+    for command in (("frontiers",), ("why", "nations"), ("explain", "nations"), ("explain", "-f", str(manifest))):
         assert _asked(system, token["watcher"], *command).returncode == 0
 
     general = _token(system, tmp_path, "reader", audience="https://kubernetes.default.svc")

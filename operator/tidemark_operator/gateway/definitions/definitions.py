@@ -247,13 +247,7 @@ class Definitions:
         self, access: Access, definition: ExportDefinition | TableDefinition, key: Key, request: Any
     ) -> tuple[str, Body]:
         """The outcome, and the object as it is stored."""
-        asked = definition.options.get("instance") or request.instance
-        instance = asked or only_instance(self._context, key.namespace)
-        if instance is None:
-            raise DefinitionRefused(
-                "22023",
-                f"namespace {key.namespace} does not have exactly one ComputeInstance: name one, WITH (instance = ...)",
-            )
+        instance = instance_of(self._context, definition, request)
         spec, resource = definition.spec(instance), key.resource
         if isinstance(definition, ExportDefinition):
             await self._plan(access, definition, instance)
@@ -318,6 +312,19 @@ class Definitions:
         planned = await self._limits.planner.plan(access.caller, namespace, sql, ask)
         if isinstance(planned, Refused):
             await raise_refusal(access, namespace, planned)
+
+
+def instance_of(context: ReconcileContext, definition: ExportDefinition | TableDefinition, request: Any) -> str:
+    """The instance of an object that is created. Raises DefinitionRefused: none is named, and there is not one."""
+    asked = definition.options.get("instance") or request.instance
+    instance = asked or only_instance(context, definition.namespace)
+    if instance is None:
+        raise DefinitionRefused(
+            "22023",
+            f"namespace {definition.namespace} does not have exactly one ComputeInstance: name one, "
+            "WITH (instance = ...)",
+        )
+    return str(instance)
 
 
 def _parsed(request: Any) -> AnyDefinition:

@@ -31,6 +31,7 @@ from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.auth.password_logins import PasswordLogins
 from tidemark_operator.gateway.definitions.definitions import Definitions
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
+from tidemark_operator.gateway.explanations.unapplied import explain_definition, explain_manifests
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
 from tidemark_operator.gateway.explanations.why import Cause, find_causes
 from tidemark_operator.gateway.explanations.why_snapshot import snapshot
@@ -229,6 +230,13 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 plan, same = await explain_replan(*asked)
                 replan = "same" if same else "other"
                 return gateway_pb2.ExplainReply(text=plan.form(output), output=output, replan=replan)
+            if request.manifests:
+                found = await explain_manifests(*asked[:-1], request.manifests)
+                made = [gateway_pb2.ExplainedManifest(name=name, text=plan.form(output)) for name, plan in found]
+                return gateway_pb2.ExplainReply(output=output, manifests=made)
+            if request.HasField("definition"):
+                plan = await explain_definition(*asked[:-1], request.definition)
+                return gateway_pb2.ExplainReply(text=plan.form(output), output=output)
             plan = await explain(*asked, request.dialect or SPARK, analyze=request.analyze)
             return gateway_pb2.ExplainReply(text=plan.form(output), output=output, analyzed=request.analyze)
 

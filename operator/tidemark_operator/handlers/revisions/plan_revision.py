@@ -134,10 +134,10 @@ class RevisionPlanner:
         view = as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
         sources = self._context.registry.sources(state.key.namespace)
         rows = current_row_counts(self._context, state.key.namespace, named_in(dataflow).lower())
-        followed = _followed(stored, active, state.spec.digest, dataflow.replan)
+        followed_by_plan = followed(stored, active, state.spec.digest, dataflow.replan)
         if active is not None:
             rows = counts_of_now(active.revision, rows)
-        request = plan_request(dataflow, sources, view, followed, rows)
+        request = plan_request(dataflow, sources, view, followed_by_plan, rows)
         answer = await self._ask(state, dataflow, request)
         outcome = answer.outcome
         if not isinstance(outcome, Planned):
@@ -293,7 +293,7 @@ class RevisionPlanner:
         return await shard_locations(self._context.registry, self._deleter, state, location, adopts)
 
 
-def _followed(
+def followed(
     stored: Mapping[int, DataflowRevision], active: ActiveRevision | None, spec_digest: str, replan: str
 ) -> list[DataflowRevision]:
     """The revisions that a plan of this spec follows. An operator may have died before it marked the newest one: it is

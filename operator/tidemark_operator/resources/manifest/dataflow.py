@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemark_operator.resources.manifest.columns import parse_columns
 from tidemark_operator.resources.manifest.data_source import DeletionPolicy
+from tidemark_operator.resources.manifest.errors import MissingField
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.instance import ReadPolicy
 from tidemark_operator.resources.manifest.meta import REPLAN, InstanceName, Meta, annotation, spec_of
@@ -41,6 +42,7 @@ class Dialect(Enum):
 INDEX = "index"
 MATERIALIZED_VIEW = "materializedView"
 CONTINUAL_TASK = "continualTask"
+KINDS = INDEX, MATERIALIZED_VIEW, CONTINUAL_TASK
 """The kinds of export, as the protocol names them."""
 
 
@@ -130,7 +132,9 @@ def _sinks(spec: Fields, meta: Meta) -> dict[str, ViewSinks]:
 
 def _export(fields: Fields, name: str, view: str | None) -> ExportRequest:
     """The export that stands in `fields`; where `view` is None, its `from` names the view."""
-    kind = next(kind for kind in (INDEX, MATERIALIZED_VIEW, CONTINUAL_TASK) if fields.has(kind))
+    kind = next((kind for kind in KINDS if fields.has(kind)), None)
+    if kind is None:
+        raise MissingField(fields.at(f"one of {', '.join(KINDS)}"))
     child = fields.child(kind)
     source = view or child.text("from")
     if kind == INDEX:

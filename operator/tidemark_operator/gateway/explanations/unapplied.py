@@ -1,0 +1,267 @@
+"""Explains Dataflows that are not applied: those of manifests, and the one that a CREATE of SQL would make.
+
+    manifests ──► parsed ──► planned one after the other, as if those before were applied ──► explained
+                             one that reads another of the manifests waits for its turn
+
+Each is planned as its reconcile would: by the row counts of the revision that an edit follows, over the tables and
+indexes that there are. The exports of a planned one stand in the catalogue for the next, under ids that nothing else
+has. Nothing is stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidemark_operator.catalogue.dataflow_state import DataflowSpec, DataflowState, RevisionSet
+from tidemark_operator.catalogue.replacement_closure import as_replaced, joins
+from tidemark_operator.catalogue.row_counts import counts_of_now
+from tidemark_operator.errors import DefinitionRefused, QueryRefused, StatementRefused
+from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
+from tidemark_operator.gateway.auth.rights import refusal
+from tidemark_operator.gateway.definitions.definition import ExportDefinition, require_name
+from tidemark_operator.gateway.definitions.definitions import instance_of
+from tidemark_operator.gateway.definitions.refusals import absent, exists, of_api_error
+from tidemark_operator.gateway.explanations.draft_plan import DraftPlan, ask_planner, draft_of
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
+from tidemark_operator.handlers.revisions.plan_revision import followed
+from tidemark_operator.handlers.revisions.planner_requests import named_in, outcome_of_refusal, plan_request
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS, ApiError, Body
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
+from tidemark_operator.resources.conditions.dataflow import WaitingForInputs
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.errors import ResourceError
+from tidemark_operator.resources.manifest.meta import REPLAN
+from tidemark_protocol.explained_plan import ExplainedPlan
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Planned, PlanRequest, Refused
+
+MAX_MANIFESTS = 64
+MAX_CHARACTERS = 1 << 20
+"""The characters of a manifest, at most: about as many as the API server stores."""
+
+
+async def explain_manifests(
+    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, manifests: Sequence[str]
+) -> list[tuple[str, ExplainedPlan]]:
+    """The plan of each Dataflow with its name, in the order of the manifests, as if all of them were applied.
+
+    Raises:
+        QueryRefused: a manifest cannot be read, or its Dataflow would be refused, or would wait for its inputs.
+        TooMany, PlannerUnavailable: the planner has too many statements, or does not answer.
+    """
+    if len(manifests) > MAX_MANIFESTS:
+        raise QueryRefused(f"{len(manifests)} Dataflows are explained at once, more than the limit of {MAX_MANIFESTS}")
+    dataflows = [_parsed(context, namespace, _body(text)) for text in manifests]
+    names = [dataflow.meta.name for dataflow in dataflows]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise QueryRefused(f"two manifests have the name {twice[0]}")
+    drafts = _Drafts(context, admission, caller, namespace)
+    left = dataflows
+    while left:
+        put_off, why = list[Dataflow](), None
+        for at, dataflow in enumerate(left):
+            others = {each.meta.name for each in (*put_off, *left[at + 1 :])}
+            try:
+                if not await drafts.add(dataflow, others):
+                    put_off.append(dataflow)
+            except _InputsMissing as missing:
+                put_off.append(dataflow)
+                why = why or missing
+        if len(put_off) == len(left):
+            circle = ", ".join(dataflow.meta.name for dataflow in put_off)
+            raise why or QueryRefused(f"the Dataflows {circle} would be refused (Cycle): they read each other")
+        left = put_off
+    return [(name, drafts.explained[name]) for name in names]
+
+
+async def explain_definition(
+    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, request: Any
+) -> ExplainedPlan:
+    """The plan of the Dataflow that the definition (DefineRequest) would create, or edit.
+
+    Raises:
+        DefinitionRefused, StatementRefused: it cannot be as asked.
+        QueryRefused, TooMany, PlannerUnavailable: as `explain_manifests`.
+    """
+    definition = ExportDefinition.parse(request)
+    if definition.namespace != namespace:
+        raise QueryRefused(f"the definition is of namespace {definition.namespace}, not of {namespace}")
+    check_length(definition.sql)
+    try:
+        found = await context.kube.get(DATAFLOWS, namespace, definition.name)
+    except ApiError as error:
+        raise of_api_error(error) from None
+    if found is None and request.action == "replace":
+        raise absent(definition.name, definition.kind)
+    if found is not None and request.action == "create":
+        raise exists(definition.name)
+    if found is None:
+        spec = definition.spec(instance_of(context, definition, request))
+    else:
+        spec = _merged(found["spec"], definition.patch(found))
+    body = {"metadata": {"name": definition.name}, "spec": spec}
+    try:
+        dataflow = _parsed(context, namespace, body)
+    except QueryRefused as refused:  # an option's value that the CRD refuses
+        raise DefinitionRefused("22023", str(refused)) from None
+    drafts = _Drafts(context, admission, caller, namespace)
+    planned, request = await drafts.ask(dataflow)
+    if isinstance(planned, Refused):
+        raise refusal(planned)
+    return drafts.noted(dataflow, drafts.draft(dataflow, planned, request))
+
+
+class _InputsMissing(StatementRefused):
+    """The Dataflow names what does not exist: another manifest may make it."""
+
+
+class _Drafts:
+    """The Dataflows of a namespace as they would be with those that were added."""
+
+    def __init__(self, context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str) -> None:
+        self._context, self._admission, self._caller, self._namespace = context, admission, caller, namespace
+        self._made: dict[str, DataflowState] = {}
+        self.explained: dict[str, ExplainedPlan] = {}
+
+    async def add(self, dataflow: Dataflow, others: set[str]) -> bool:
+        """Plan the Dataflow, and have the next ones read it so. `others`: those that are not added yet; False: it reads
+        one of them, and is not added. Raises _InputsMissing, and as `explain_manifests`."""
+        planned, request = await self.ask(dataflow)
+        if isinstance(planned, Refused):
+            raise _refusal(dataflow, planned)
+        draft = self.draft(dataflow, planned, request)
+        if any(parent.kind == DATAFLOWS.kind and parent.name in others for parent in draft.reads):
+            return False
+        revision = DataflowRevision(draft.description, draft.exports, draft.reads, draft.identity, 0, "")
+        mark = ActiveRevision("", 0, 0, "", revision)
+        state = self._state(dataflow)
+        self._made[state.key.name] = replace(state, revisions=RevisionSet(mark))
+        self.explained[state.key.name] = self.noted(dataflow, draft)
+        return True
+
+    async def ask(self, dataflow: Dataflow) -> tuple[Planned | Refused, PlanRequest]:
+        """The planner's answer, and its request."""
+        active, rows = self._state(dataflow).active, self._rows(dataflow)
+        if active is not None:
+            rows = counts_of_now(active.revision, rows)
+        follows = followed({}, active, "", dataflow.replan)
+        sources = self._context.registry.sources(self._namespace)
+        request = plan_request(dataflow, sources, self._reading(dataflow), follows, rows)
+        answer = await ask_planner(self._context, self._admission, self._caller, request, "apply", self._namespace)
+        return answer, request
+
+    def draft(self, dataflow: Dataflow, planned: Planned, request: PlanRequest) -> DraftPlan:
+        """The plan as it would be. Raises QueryRefused."""
+        reading, doing = self._reading(dataflow), f"Dataflow {dataflow.meta.name}"
+        reads = {id for state in self._made.values() if state.active for id in state.active.revision.relations}
+        begins = reads.isdisjoint(planned.references)
+        given = self._context, dataflow, self._state(dataflow), planned, request
+        return draft_of(*given, reading=reading, dataflows=self._with_made(), doing=doing, begins=begins)
+
+    def noted(self, dataflow: Dataflow, draft: DraftPlan) -> ExplainedPlan:
+        """The plan, with a note on what applying it would change."""
+        name, notes = dataflow.meta.name, draft.explained.notes
+        made = [
+            f"{p.name} as its manifest has it" for p in draft.reads if p.kind == DATAFLOWS.kind and p.name in self._made
+        ]
+        reads = (f"reads {', '.join(made)}",) if made else ()
+        if self._state(dataflow).active is None:
+            return replace(draft.explained, notes=(*reads, *notes))
+        then = f"Dataflow {name} has another plan: this one would hydrate beside it, and take over"
+        if draft.same:
+            then = f"Dataflow {name} has this plan: applying the manifest would compute nothing anew"
+        return replace(draft.explained, notes=(*reads, then, *notes))
+
+    def _state(self, dataflow: Dataflow) -> DataflowState:
+        """The Dataflow as it is, with the fields of the manifest."""
+        key = Key(DATAFLOWS, self._namespace, dataflow.meta.name)
+        as_of = None if dataflow.as_of is None else int(dataflow.as_of)
+        state = self._context.registry.dataflow(key)
+        if state is None:
+            return DataflowState(key, dataflow.meta.uid, dataflow.instance, DataflowSpec(as_of=as_of))
+        return replace(state, spec=replace(state.spec, as_of=as_of))
+
+    def _with_made(self) -> list[DataflowState]:
+        others = self._context.registry.dataflows(self._namespace)
+        return [*(each for each in others if each.key.name not in self._made), *self._made.values()]
+
+    def _reading(self, dataflow: Dataflow) -> list[DataflowState]:
+        """The Dataflows as the plan of this one reads them."""
+        dataflows = self._with_made()
+        state = self._context.registry.dataflow(self._state(dataflow).key)
+        return as_replaced(dataflows, None if state is None else joins(state, dataflows))
+
+    def _rows(self, dataflow: Dataflow) -> dict[GlobalId, int | None]:
+        """The row counts of now; those of exports that were added are those of the same names before."""
+        rows = current_row_counts(self._context, self._namespace, named_in(dataflow).lower())
+        for state in self._made.values():
+            before = self._context.registry.dataflow(state.key)
+            if before is not None and before.active is not None and state.active is not None:
+                counted = {name: rows.get(id) for id, name in before.active.revision.relations.items()}
+                rows |= {id: counted.get(name) for id, name in state.active.revision.relations.items()}
+        return rows
+
+
+def _refusal(dataflow: Dataflow, refused: Refused) -> StatementRefused:
+    """The planner's refusal, with the name of the Dataflow."""
+    outcome, of = outcome_of_refusal(dataflow, refused), refusal(refused)
+    if isinstance(outcome, WaitingForInputs):
+        text = f"Dataflow {dataflow.meta.name} would wait for its inputs: {', '.join(outcome.inputs)}"
+        return _InputsMissing(text, of.code, of.line, of.column)
+    text = f"Dataflow {dataflow.meta.name} would be refused ({outcome.reason}): {outcome.message}"
+    return StatementRefused(text, of.code, of.line, of.column)
+
+
+def _body(manifest: str) -> Body:
+    """Raises QueryRefused."""
+    if len(manifest) > MAX_CHARACTERS:
+        raise QueryRefused(f"a manifest has {len(manifest)} characters, more than the limit of {MAX_CHARACTERS}")
+    try:
+        body = json.loads(manifest)
+    except (ValueError, RecursionError):
+        raise QueryRefused("a manifest is not JSON") from None
+    if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
+        raise QueryRefused("a manifest is no object with metadata")
+    return body
+
+
+def _parsed(context: ReconcileContext, namespace: str, body: Body) -> Dataflow:
+    """The Dataflow of a manifest, as the API server would have it. Raises QueryRefused."""
+    given = body["metadata"]
+    name, of = given.get("name"), given.get("namespace", namespace)
+    if not isinstance(name, str):
+        raise QueryRefused("metadata.name: is required")
+    require_name(name, DATAFLOWS)
+    if of != namespace:
+        raise QueryRefused(f"Dataflow {name} is of namespace {of!s:.80}, not of {namespace}")
+    annotations = given.get("annotations")
+    replan = annotations.get(REPLAN) if isinstance(annotations, Mapping) else None
+    state = context.registry.dataflow(Key(DATAFLOWS, namespace, name))
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": name if state is None else state.uid,
+        "generation": 1,
+        "resourceVersion": "",
+        "annotations": {REPLAN: replan} if isinstance(replan, str) else {},
+    }
+    try:
+        dataflow = Dataflow.parse({"metadata": metadata, "spec": body.get("spec")})
+    except ResourceError as error:
+        raise QueryRefused(f"Dataflow {name} would be refused: {error}") from None
+    for view in dataflow.views:
+        check_length(view.sql)
+    if state is not None and dataflow.instance != state.instance:
+        raise QueryRefused(f"Dataflow {name} would be refused: spec.instance is immutable, and is {state.instance}")
+    return dataflow
+
+
+def _merged(fields: Body, patch: Body) -> Body:
+    """The fields of a spec after a patch of them."""
+    changed = {n: _merged(fields.get(n) or {}, new) if isinstance(new, dict) else new for n, new in patch.items()}
+    return {**fields, **changed}
