@@ -88,6 +88,22 @@ class NotReadable(PersistError):
 class PartGone(PersistError):
     """A file of an earlier listing no longer exists."""
 
+    @staticmethod
+    def is_told_by(text: str, location: str) -> bool:
+        """Whether the text, which may come from another process, has this error of the shard at the location."""
+        return f" of shard {location} {_IS_GONE}" in text
+
+    @classmethod
+    def of(cls, path: str, location: str) -> PartGone:
+        """The error of a file of the shard at the location."""
+        return cls(
+            f"file {path} of shard {location} {_IS_GONE} (and a lease, if reading takes longer than the grace period "
+            "of vacuum)"
+        )
+
+
+_IS_GONE = "is gone: take a new listing"
+
 
 class DiffOverflow(PersistError):
     """The sum of a row's diffs does not fit a signed 64-bit integer."""

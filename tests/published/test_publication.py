@@ -22,8 +22,9 @@ from tidemark_persist import DIFF, ERROR, TIME, Shard, create_or_open
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.destinations.destination import SinkViewInError
 from tidemark_replica.sinks.destinations.shard_contents import NegativeRows
-from tidemark_replica.sinks.published import changed_files, publication
-from tidemark_replica.sinks.published.publication import TablePublication
+from tidemark_replica.sinks.published import changed_files, lost_files, publication
+from tidemark_replica.sinks.published.lost_files import LOOK_SECONDS, FileLook
+from tidemark_replica.sinks.published.publication import Published, TablePublication
 from tidemark_replica.sinks.published.published_table import (
     NotCommitted,
     PublishedByAnother,
@@ -342,8 +343,39 @@ def test_a_file_that_is_gone_is_written_anew(tmp_path: Path) -> None:
     for file in (tmp_path / "published").glob("*.parquet"):
         file.unlink()
     time = Time(view.step(40))
-    assert "cannot be read" in view.publication(tmp_path).publish(time).anew_because
+    not_due = FileLook(due=float("inf"))
+    outcome = replace(view.publication(tmp_path), look=not_due).publish(time)
+    assert "cannot be read" in outcome.anew_because
     assert contents(tmp_path) == view.at[time]
+
+
+def test_a_lost_file_that_no_change_touches_is_found_and_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are asked for in turn, some of them in LOOK_SECONDS; a view that does not change is looked at, too."""
+    monkeypatch.setattr(lost_files, "LOOK_FILES", 2)
+    view, now = View(tmp_path, 23, keys=400), [0.0]
+    look = FileLook(lambda: now[0])
+
+    def publish() -> Published:
+        publication = replace(view.publication(tmp_path), file_bytes=100, look=look)
+        return publication.publish(Time(view.step(0)))
+
+    first = replace(view.publication(tmp_path), file_bytes=100).publish(Time(view.step(300)))
+    files = sorted((tmp_path / "published").glob("*.parquet"))
+    assert first.rows
+    assert len(files) > 8, len(files)
+    assert not publish().anew_because
+    files[5].unlink()
+    assert not publish().anew_because, "it is too early to look"
+    for _ in range(len(files) // 2):
+        now[0] += LOOK_SECONDS
+        if (outcome := publish()).anew_because:
+            break
+    assert f"file {files[5].name} of the table is lost" in outcome.anew_because
+    assert contents(tmp_path) == view.at[view.upper - 1]
+    now[0] += LOOK_SECONDS
+    assert not publish().anew_because
 
 
 def test_a_commit_that_is_refused_leaves_no_files(tmp_path: Path) -> None:

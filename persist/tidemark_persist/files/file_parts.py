@@ -124,10 +124,7 @@ def read_part(
         storage = Storage(part.location, storage_options)
         yield from _batches(part, storage, wanted)
     except FileNotFoundError as error:  # an object store may raise it later: each row group is a request
-        raise PartGone(
-            f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
-            "takes longer than the grace period of vacuum)"
-        ) from error
+        raise PartGone.of(part.path, part.location) from error
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,7 @@ class DataflowDriver:
         self._goal, self._finished = StepGoal(of, self._sinks), False
         self._full_refreshes = FullRefreshes.of(dataflow, self._sinks)
         self._automatic = AutomaticRefreshes.of(dataflow, self._sinks, context)
-        self._bound = StepBound(context.step_rows)
-        self._seconds = 0.0
+        self._bound, self._seconds = StepBound(context.step_rows), 0.0
         """The seconds that the last step ran, without its waits for a thread."""
 
     def advance(self) -> None:
@@ -467,6 +466,7 @@ class DataflowDriver:
         if isinstance(error, ForeignCommit):
             self._dataflow.outdated = Outdated(public_text(error), error.is_certain)
             return
+        self._inputs.note_failure(error)
         pause = UNTIL_SCHEDULED if self._waits_for_schedule(error) else 0.0
         if self._automatic is not None and isinstance(error, OutOfMemory):
             pause = max(pause, self._automatic.ran_out_of_memory())
@@ -474,8 +474,8 @@ class DataflowDriver:
         self._hydration_status.failed()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, log_text(error))
         message, reason = public_text(error)[:MESSAGE_LIMIT], OUT_OF_MEMORY if isinstance(error, OutOfMemory) else ""
-        attempts = self._backoff.failures
-        self._failure = tuple(Failure(id, what, message, reason, attempts) for id in self._dataflow.exports)
+        failed = what, message, reason, self._backoff.failures
+        self._failure = tuple(Failure(id, *failed) for id in self._dataflow.exports)
         for failure in self._failure:
             self._context.respond(failure)
 

@@ -76,6 +76,11 @@ class StepInputs:
             parts[source.id] = listed
         return None if self._self_read is not None else parts
 
+    def note_failure(self, error: Exception) -> None:
+        """The step has failed: a file of a shard that this process writes may be lost."""
+        for source in self._imports:
+            self._handles.note_failed_read(source.shard.location, error)
+
     def end_step(self) -> list[Lease]:
         """Ends the step; returns its leases, for `release`."""
         leases, self._leases = self._leases, []

@@ -56,17 +56,24 @@ class PeekReader:
         stash: ResultStash,
         *,
         open_shard: Callable[[str], ShardReader] = open_shard,
+        note_failed_read: Callable[[str, Exception], None] = lambda location, error: None,
         arrow: bool = True,
     ) -> None:
+        """`note_failed_read`: called with the location of a shard and the error of reading it."""
         self._session, self._find, self._batches, self._arrow = session, find, batches, arrow
-        self._open_shard = open_shard
+        self._open_shard, self._note_failed_read = open_shard, note_failed_read
         self._stash = stash
 
     def __call__(self, peek: Peek, limits: AnswerLimits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
         """The finished answer. Raises what `collection_reader` raises, ReplicaError for an index that does not exist,
         StashFull, OSError, and JobCancelled where the peek was dropped."""
         with tracing.span("read", peek.trace_context or None):
-            return self._read(peek, limits, stopped)
+            try:
+                return self._read(peek, limits, stopped)
+            except Exception as error:
+                if isinstance(peek.target, ShardTarget):
+                    self._note_failed_read(peek.target.shard.location, error)
+                raise
 
     def _read(self, peek: Peek, limits: AnswerLimits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
         most = limits.max_bytes if limits.stash_above is not None else min(limits.max_bytes, ANSWER_BYTES_MAX)

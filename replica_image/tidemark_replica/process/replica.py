@@ -228,6 +228,7 @@ class Replica:
             self._renderer.open_batches,
             self._stash,
             open_shard=handles.reader,
+            note_failed_read=handles.note_failed_read,
             arrow=self._options.arrow,
         )
         read_together = LookupReader(self._renderer.find, self._renderer.open_batches)

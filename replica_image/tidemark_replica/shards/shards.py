@@ -23,6 +23,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
 from tidemark_persist import (
+    PartGone,
     PersistError,
     Shard,
     ShardDeleted,
@@ -59,6 +60,8 @@ class ShardHandles:
         self._readers: dict[str, ShardReader] = {}
         self._writers: dict[str, Shard] = {}
         self._deleted: dict[ShardId, None] = {}
+        self._missed: set[str] = set()
+        """The shards of writers here of which a read has missed a file."""
 
     def mark_deleted(self, id: ShardId) -> None:
         """Refuses to create this shard from now on."""
@@ -102,6 +105,21 @@ class ShardHandles:
     def existing_writer(self, location: str, id: ShardId) -> Shard:
         """Opens the shard for writing; it must exist. Raises PersistError."""
         return self._known_writer(location, id) or self._keep(open_existing(location, shard_id=id))
+
+    def note_failed_read(self, location: str, error: Exception) -> None:
+        """A read of the shard, in this process or on its workers, has failed. Where a file was missing, and the shard
+        has a writer here, `take_missed` tells that writer once."""
+        if PartGone.is_told_by(str(error), location):
+            with self._lock:
+                if location in self._writers:
+                    self._missed.add(location)
+
+    def take_missed(self, location: str) -> bool:
+        """Whether a read has missed a file of the shard since the last call."""
+        with self._lock:
+            is_missed = location in self._missed
+            self._missed.discard(location)
+            return is_missed
 
     def forget(self, location: str) -> None:
         with self._lock:

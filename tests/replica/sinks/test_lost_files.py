@@ -13,7 +13,7 @@ import pytest
 from tests.replica.sinks.test_crash_sink import VIEW, View, contents, history, persisted
 from tests.replica.worker_loop import Loop
 from tests.s3_fixtures import Place, Places
-from tidemark_persist import ForeignCommit, NotReadable, PartGone, open_shard
+from tidemark_persist import ForeignCommit, NotReadable, PartGone, open_shard, read_part
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -80,6 +80,32 @@ def test_a_lost_file_is_told_and_corrected_by_the_next_sink(places: Places, tmp_
     assert (state.since, state.upper) == (30, 40)
     assert [persisted(place.location, at) for at in range(30, 40)] == [contents(updates, at) for at in range(30, 40)]
     assert not is_told(following)
+
+
+def test_a_failed_read_looks_for_all_files_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of many files is found long before its turn; other errors, and errors of other tables, tell nothing."""
+    updates, place = history(1, 40), Place(str(tmp_path / "shard"), tmp_path / "shard")
+    monkeypatch.setattr(lost_files, "LOOK_SECONDS", 1e6)
+    view = View(tmp_path / "r1", place.location, updates, 4, Loop())
+    view.sink.allow_writes(WriterTerm(1))
+    for upper in (20, 25, 30):
+        view.step(upper)
+        view.write_until(upper)
+    reader = view.loop.handles.reader(place.location)
+    parts = reader.snapshot_parts(29)
+    lose(place, -1)
+    view.loop.handles.note_failed_read(place.location, RuntimeError("another error"))
+    view.sink.advance()
+    assert view.sink._lost_files._job is None
+    with pytest.raises(PartGone) as gone:
+        _ = [batch for part in parts for batch in read_part(part)]
+    view.loop.handles.note_failed_read("/elsewhere", gone.value)
+    view.loop.handles.note_failed_read(place.location, RuntimeError(f"Traceback ...\n{gone.value}\n"))
+    view.loop.run_until(lambda: is_told(view), view.sink.advance)
+
+    view.loop.handles.note_failed_read(place.location, gone.value)
+    view.sink.advance()
+    assert view.sink._lost_files._job is None, "all files are asked for once in LOOK_SECONDS"
 
 
 def test_crash_a_file_lost_while_no_replica_ran_is_corrected_by_the_first_append(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ from tidemark_replica.sinks.published.changed_files import (
     write_new,
 )
 from tidemark_replica.sinks.published.hash_prefix import all_prefixes
+from tidemark_replica.sinks.published.lost_files import FileLook
 from tidemark_replica.sinks.published.partitions import (
     HISTORY_PARTITIONS_MAX,
     PARTITIONS_MAX,
@@ -100,13 +101,14 @@ class Published:
 class TablePublication:
     """A view's shard, and the table that it is published as. `file_bytes`: the wished size of its files. `interrupted`:
     set by another thread, ends the publication without a commit. `empty_on_error`: the table has no rows while the view
-    has errors; else it keeps the rows of before."""
+    has errors; else it keeps the rows of before. `look`: which files of the table were asked for last."""
 
     shard: ShardReader
     options: TableOptions
     file_bytes: int = FILE_BYTES
     interrupted: Event = field(default_factory=Event)
     empty_on_error: bool = False
+    look: FileLook = field(default_factory=FileLook)
 
     def publish(self, time: Time) -> Published:
         """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
@@ -146,6 +148,8 @@ class TablePublication:
             return Published(published, published, table.rows, table.bytes, is_in_error=is_in_error)
         if is_in_error:
             return self._rebuild(table, time, "the view had rows in error")
+        if lost := self.look.find_lost(Storage.at(self.options.location), table.files):
+            return self._rebuild(table, time, f"file {lost} of the table is lost: another program deleted it")
         if self.shard.refresh().since > published:
             return self._rebuild(table, time, f"the updates since time {published} are compacted")
         try:

@@ -15,6 +15,7 @@ from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.destinations.destination import Reached, SinkViewInError
 from tidemark_replica.sinks.published.changed_files import FILE_BYTES
 from tidemark_replica.sinks.published.iceberg_follower import IcebergFollower
+from tidemark_replica.sinks.published.lost_files import FileLook
 from tidemark_replica.sinks.published.publication import TablePublication
 from tidemark_replica.sinks.published.published_table import TableOptions, open_table
 from tidemark_replica.storage.source_secrets import SourceSecrets
@@ -34,6 +35,7 @@ class TableDestination:
     kind: str = "published"
     interrupted: Event = field(default_factory=Event)
     noted: Event = field(default_factory=Event)
+    look: FileLook = field(default_factory=FileLook)
 
     @cached_property
     def follower(self) -> IcebergFollower:
@@ -51,6 +53,7 @@ class TableDestination:
             self.view.file_bytes or FILE_BYTES,
             interrupted=self.interrupted,
             empty_on_error=self.view.empty_on_error,
+            look=self.look,
         )
         contents = ShardId(reader.contents_id)
         try:
