@@ -2,7 +2,8 @@
 
     a query with a lease, or `hold` ──► the gateway holds what was read ──► renewed ──► `keep`, `close`: ended
 
-Nothing fails here: a time that cannot be held is one that a later read finds gone, and names.
+Nothing fails here: a time that cannot be held is one that a later read finds gone, and names. An end that could not be
+sent is not sent again: the lease ends by itself a minute after its last renewal.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tidemark.connection import Connection
-from tidemark.errors import Error
+from tidemark.errors import DataError, Error, ProgrammingError
 from tidemark.gateway.channel import call_errors
 from tidemark_protocol.pb.gateway_pb2 import EndLeasesRequest, LeaseRequest
 
@@ -83,7 +84,8 @@ class HeldTimes:
             self._thread.join(CALL_SECONDS)
 
     def _renew(self) -> None:
-        """Renew what is held, and end what was let go, by a connection that is made anew after an error."""
+        """Renew what is held, and end what was let go, by a connection that is made anew where the gateway could not be
+        asked. A refusal, as of a time that is gone, is an answer: the connection is good."""
         connection: Connection | None = None
         closing = False
         while not closing:
@@ -96,7 +98,9 @@ class HeldTimes:
                 for time, lease in held.items():
                     try:
                         _granted(connection, time, lease)
-                    except Error as error:  # a time that is gone keeps no other from being held
+                    except (DataError, ProgrammingError):
+                        continue  # a time or a relation that is gone
+                    except Error as error:  # keeps no other from being held
                         failed = error
                 if ended:
                     gateway = connection.link.gateway()

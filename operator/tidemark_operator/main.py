@@ -118,8 +118,7 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
 
 async def _lead(context: ReconcileContext, options: OperatorOptions, tasks: Background, stop: asyncio.Event) -> int:
     """Lead: start everything, wait for `stop`, and end everything; return the exit status."""
-    if context.leadership.term > 1:
-        context.fleet.stand()
+    context.fleet.stand()
     operator = ReconcileLoop(context, stop)
     context.fleet.listener = operator
     tables = RetainedTables(context, operator.deleter)
@@ -129,11 +128,14 @@ async def _lead(context: ReconcileContext, options: OperatorOptions, tasks: Back
     announced = _announced(context, options)
     try:
         await operator.start()
+        is_first = context.is_first_leader
         left_out = set(options.namespaces) - set(context.kube.namespaces)
         if options.default_instance is not None and options.default_instance.namespace not in left_out:
             await options.default_instance.ensure(context.kube)
         await gateway.start()
-        if context.leadership.term > 1:
+        if is_first:
+            context.fleet.go_on()
+        else:
             context.fleet.stand()  # what has loaded for long has left clients no time yet
         for name, work in _work(operator, context, options):
             tasks.start(name, work)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -47,6 +48,8 @@ WRITE_SECONDS = 60.0
 leader."""
 END_SECONDS, MAX_ENDED = 0.2, 4096
 """The time for which ended leases wait for others, as one call ends many; and how many it ends."""
+MAX_WAITING = 16 * MAX_ENDED
+"""The ended leases that wait while the gateway is away; older ones are forgotten, and end by themselves."""
 _REFUSED = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -131,7 +134,7 @@ class GatewayLink:
         self._find = find
         self._channel: Channel | None = None
         self._opening = asyncio.Lock()
-        self._ended_leases: list[str] = []
+        self._ended_leases = deque[str](maxlen=MAX_WAITING)
         self._ending_leases: asyncio.Task[None] | None = None
         self._ending_token = ""
 
@@ -249,7 +252,8 @@ class GatewayLink:
         return tuple(reply.relations)
 
     def end_lease(self, token: str, id: str) -> None:
-        """Have a lease ended soon; where that fails, it ends by itself. `token`: of anybody, as its id is a secret."""
+        """Have a lease ended soon; where that fails once, it ends by itself. `token`: of anybody, as the id is a
+        secret."""
         self._ended_leases.append(id)
         self._ending_token = token
         if self._ending_leases is None or self._ending_leases.done():
@@ -259,8 +263,8 @@ class GatewayLink:
         while self._ended_leases:
             await asyncio.sleep(END_SECONDS)
             token = self._ending_token  # of the newest session: this may go on for longer than a token lasts
-            request = pb.EndLeasesRequest(ids=self._ended_leases[:MAX_ENDED])
-            del self._ended_leases[:MAX_ENDED]
+            waiting = self._ended_leases
+            request = pb.EndLeasesRequest(ids=[waiting.popleft() for _ in range(min(len(waiting), MAX_ENDED))])
             ask = partial(_end_leases, request, token)
             with suppress(WireError):
                 await self._ask(ask)

@@ -99,3 +99,19 @@ def test_an_older_operator_holds_nothing(gateway: Any, feed: ChangeFeed) -> None
     first = feed.latestOffset(feed.initialOffset(), None)
     assert feed.latestOffset(first, None)["time"] == 1000
     assert not history.renewed
+
+
+def test_a_time_that_is_gone_costs_no_connection(gateway: Any, feed: ChangeFeed) -> None:
+    """The thread keeps its own while the gateway refuses."""
+    history, _ = gateway
+    first = feed.latestOffset(feed.initialOffset(), None)
+    history.upper = 2001
+    feed.latestOffset(first, None)
+    until(lambda: history.renewed.count(2000) >= 2)
+    assert feed._held is not None
+    connect, made = feed._held._connect, list[int]()
+    feed._held._connect = lambda: (made.append(1), connect())[1]
+    history.since = 1500
+    before = history.renewed.count(2000)
+    until(lambda: history.renewed.count(2000) >= before + 4)
+    assert not made

@@ -27,8 +27,8 @@ class EditedSimulation(Simulation):
         self.durable: dict[str, Durable] = {}
         super().__init__()
 
-    def _begin(self, stand_until_ms: int = 0) -> None:
-        self.book = ShardBook(stand_until_ms)
+    def _begin(self) -> None:
+        self.book = ShardBook(stands=self.now < self._stand_until)
         self.instance, self.clients = Instance(self.book), Clients(self)
         for id in TABLES:
             self.book.register(id, str(id), LAG)

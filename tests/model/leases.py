@@ -33,13 +33,15 @@ class Clients:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.promises: dict[str, Promise] = {}
-        self._numbers = 0
+        self._numbers = self._ahead_ms = 0
         self.begin()
 
     def begin(self) -> None:
         """A new operator knows no leases."""
         simulation = self._simulation
-        self.book = LeaseBook(simulation.book, simulation.instance.dataflows.index, MOST_MS)
+        self.book = LeaseBook(
+            simulation.book, simulation.instance.dataflows.index, MOST_MS, lambda: simulation.now + self._ahead_ms
+        )
 
     def take(self, id: GlobalId, back: int) -> None:
         """A lease at a time that can be read, `back` before the newest."""
@@ -61,7 +63,8 @@ class Clients:
     def end_all(self) -> None:
         for lease in list(self.promises):
             self.end(lease)
-        self.book.maintain(self._simulation.now + LEASE_MS)
+        self._ahead_ms = LEASE_MS
+        self.book.maintain(self._simulation.now)
 
     def check(self) -> None:
         """Every time that a lease holds can be read."""

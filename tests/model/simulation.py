@@ -56,6 +56,7 @@ class Simulation:
         self.descriptions: dict[ReplicaId, Description] = {}
         self.suspects: set[str] = set()
         self.questions = Questions(self)
+        self._stand_until = 0
         self._begin()
         self.leases = leases.Clients(self)
 
@@ -67,12 +68,13 @@ class Simulation:
         self.connections.clear()
         self.descriptions.clear()
         self.questions.asked.clear()
-        self._begin(stand_until_ms=self.now + LEASE_MS)
+        self._stand_until = self.now + LEASE_MS
+        self._begin()
         self.leases.begin()
 
-    def _begin(self, stand_until_ms: int = 0) -> None:
+    def _begin(self) -> None:
         """A controller that knows what is stored."""
-        self.book = ShardBook(stand_until_ms)
+        self.book = ShardBook(stands=self.now < self._stand_until)
         hydration_policy = HydrationPolicy(concurrency=2, standing=self._standing)
         self.instance, self.clients = Instance(self.book, hydration_policy), Clients(self)
         for name in REPLICAS:
@@ -202,6 +204,7 @@ class Simulation:
     def maintain(self) -> None:
         self.now += MAINTENANCE_MS
         self._restore()
+        self.book.stands = self.now < self._stand_until
         self.leases.book.maintain(self.now)
         self.take(self.instance.maintain(self.now))
 

@@ -188,6 +188,7 @@ class Served:
     def __init__(self, folder: Path, allowed: Sequence[str], limits: SessionLimits, tls: bool, defines: bool) -> None:
         self.loop, self.folder, self.answers, self.objects = Loop(), folder, Answers(), Objects()
         self.api_server = ApiServer(*allowed)
+        self.leadership = SimpleNamespace(term=WriterTerm(7), leads=True)
         self._limits, self._tls, self._defines = limits, tls, defines
         self.authority = folder / "authority.crt"
         signing = Authority.named("pgwire")
@@ -211,7 +212,7 @@ class Served:
         self.port = await self.server.start("127.0.0.1", 0)
 
     async def _start_gateway(self, stands: bool = False) -> None:
-        fleet = self.running_fleet = Fleet(cast(Leadership, SimpleNamespace(term=WriterTerm(7))))
+        fleet = self.running_fleet = Fleet(cast(Leadership, self.leadership))
         if stands:
             fleet.stand()
         fleet.listener = cast(InstanceListener, Deaf())

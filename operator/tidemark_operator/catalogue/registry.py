@@ -91,6 +91,13 @@ class Registry:
         unpinned = [key for key, source in self._sources.items() if source.pinned is None]
         return unpinned + [key for key, dataflow in self._dataflows.items() if dataflow.active is None]
 
+    @property
+    def has_history(self) -> bool:
+        """Whether an operator, this one or one before, has stored tables of a DataSource or a revision of a
+        Dataflow."""
+        stored = (dataflow.active or dataflow.revisions.pending for dataflow in self._dataflows.values())
+        return any(source.pinned for source in self._sources.values()) or any(stored)
+
     def sources(self, namespace: str) -> list[SourceState]:
         return [s for s in self._sources.values() if s.key.namespace == namespace]
 

@@ -10,9 +10,10 @@ from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.lease_book import LEASE_MS, LeaseBook
 from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.errors import QueryNotReady
 from tidemark_operator.fleet.clients import quarantined_readers
 from tidemark_operator.fleet.clients.subscription import Backlog
-from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.clock import now_ms, steady_ms
 from tidemark_operator.fleet.running_instance import InstanceListener, RunningInstance
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import GlobalId, ShardId
@@ -33,14 +34,17 @@ class Fleet:
 
     def __init__(self, leadership: Leadership, lease_seconds: float = LEASE_SECONDS) -> None:
         self._leadership, self._backlog = leadership, Backlog()
-        self._lease_ms, self._stand_until_ms = int(lease_seconds * 1000), 0
+        self._lease_ms = int(lease_seconds * 1000)
+        self._stand_until_ms: int | None = None
         self._leases: dict[str, LeaseBook] = {}
         self._instances: dict[tuple[str, str], RunningInstance] = {}
         self._books: dict[str, ShardBook] = {}
 
     def book(self, namespace: str) -> ShardBook:
         """The shards of a namespace."""
-        return self._books.setdefault(namespace, ShardBook(self._stand_until_ms))
+        if namespace not in self._books:
+            self._books[namespace] = ShardBook(stands=self._stands)
+        return self._books[namespace]
 
     def leases(self, namespace: str) -> LeaseBook | None:
         """The leases of a namespace; None where this operator grants none."""
@@ -48,7 +52,7 @@ class Fleet:
             return None
         if namespace not in self._leases:
             find = partial(self._index, namespace)
-            self._leases[namespace] = LeaseBook(self.book(namespace), find, self._lease_ms)
+            self._leases[namespace] = LeaseBook(self.book(namespace), find, self._lease_ms, steady_ms)
         return self._leases[namespace]
 
     def all_leases(self) -> list[tuple[str, LeaseBook]]:
@@ -59,9 +63,30 @@ class Fleet:
         """Advance no since until the clients of an earlier operator have had time to renew their leases. Call it before
         anything else, and again when clients can reach this operator."""
         if self._lease_ms:
-            self._stand_until_ms = now_ms() + LEASE_MS
-            for book in self._books.values():
-                book.stand_until(self._stand_until_ms)
+            self._stand_until_ms = steady_ms() + LEASE_MS
+            self._tell_stands()
+
+    def go_on(self) -> None:
+        """Advance sinces: there was no earlier operator."""
+        self._stand_until_ms = None
+        self._tell_stands()
+
+    def require_grants(self) -> None:
+        """Raises QueryNotReady where this operator may grant no leases: another one may lead, which advances sinces
+        once the leases that were granted before it led have been renewed or have run out."""
+        if not self._leadership.leads:
+            raise QueryNotReady(
+                "the operator has not renewed its own Lease for some seconds, so another one may lead, and would not "
+                "know of this hold"
+            )
+
+    @property
+    def _stands(self) -> bool:
+        return self._stand_until_ms is not None and steady_ms() < self._stand_until_ms
+
+    def _tell_stands(self) -> None:
+        for book in self._books.values():
+            book.stands = self._stands
 
     def _index(self, namespace: str, id: GlobalId) -> Collection | None:
         return next((found for running in self.of(namespace) if (found := running.index(id)) is not None), None)
@@ -109,12 +134,19 @@ class Fleet:
     async def run(self) -> None:
         """Maintain all instances once a second, until cancelled."""
         while True:
-            for leases in self._leases.values():
-                leases.maintain(now_ms())
+            self.maintain_leases()
             for running in list(self._instances.values()):
                 running.maintain()
                 quarantined_readers.tell(running)
             await asyncio.sleep(MAINTAIN_SECONDS)
+
+    def maintain_leases(self) -> None:
+        """End the leases that have run out. None does while this operator may grant none, so could renew none."""
+        self._tell_stands()
+        for leases in self._leases.values():
+            if not self._leadership.leads:
+                leases.prolong()
+            leases.maintain(now_ms())
 
     async def close(self) -> None:
         """Close all connections; the replicas keep running."""

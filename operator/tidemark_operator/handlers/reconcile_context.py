@@ -44,6 +44,12 @@ class ReconcileContext:
         """The addresses that sources and sinks may connect to."""
         return self.registry.allowed_hosts
 
+    @property
+    def is_first_leader(self) -> bool:
+        """Whether no operator has led here before, as is known once all is loaded. Somebody may have deleted an earlier
+        operator's Lease, but not what it stored."""
+        return self.leadership.term == 1 and not self.registry.has_history
+
     def running(self, namespace: str, name: str) -> RunningInstance | None:
         return self.fleet.get(namespace, name)
 

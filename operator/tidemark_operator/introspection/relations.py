@@ -107,9 +107,10 @@ def _leases(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     if (book := context.fleet.leases(namespace)) is None:
         return
     names = import_names(context.registry, namespace)
-    for held in book.relations(now_ms()):
-        lease = held.lease
-        yield names.get(held.id, str(held.id)), lease.id[:8], lease.caller, lease.as_of, held.behind_ms, lease.until_ms
+    now = now_ms()
+    for held in book.relations(now):
+        lease, until = held.lease, now + held.ends_in_ms
+        yield names.get(held.id, str(held.id)), lease.id[:8], lease.caller, lease.as_of, held.behind_ms, until
 
 
 def _files(context: ReconcileContext, namespace: str) -> Iterator[Row]:

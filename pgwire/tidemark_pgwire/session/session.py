@@ -210,7 +210,7 @@ class ClientConnection:
             except WireError as error:
                 if error.fatal:
                     raise
-                session.transaction.fail()
+                session.fail_transaction()
                 self._send(error)
                 if isinstance(message, frontend.Query):
                     self._report_ready(session)
@@ -282,7 +282,7 @@ class ClientConnection:
             except WireError as error:
                 if error.fatal:
                     raise
-                session.transaction.fail()
+                session.fail_transaction()
                 self._send(error)
             await self._extended.close_portals()
         self._report_ready(session)

@@ -179,6 +179,12 @@ class StatementSession:
         portal, _ = self.cursors.pop(name)
         await portal.close()
 
+    def fail_transaction(self) -> None:
+        """A statement failed. What the transaction holds is let go where nothing more is read in it."""
+        self.transaction.fail()
+        if self.transaction.is_over:
+            self.lease.end()
+
     async def end_transaction(self) -> None:
         self.transaction.end()
         self.lease.end()

@@ -128,6 +128,11 @@ class SessionTransaction:
         """Whether rows wait that the end of the message or Sync writes."""
         return self.pending is not None and not self.explicit
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it failed, and no savepoint can be gone back to: nothing is read in it any more."""
+        return self.failed and not self._savepoints
+
     def begin(self) -> None:
         self.explicit = True
 

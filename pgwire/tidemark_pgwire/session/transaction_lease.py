@@ -1,7 +1,8 @@
 """The lease of a transaction: what its queries have read stays readable at its time until it ends.
 
 BEGIN ──► a query takes the lease with it ──► renewed every RENEW_SECONDS, whether statements come or not ──► COMMIT,
-          further ones add what they read                                     ROLLBACK, the end of the session: ended
+          further ones add what they read               ROLLBACK, the end of the session, an error that no savepoint
+                                                        stands before: ended
 
 A lease ends by itself a minute after its last renewal, so a process that dies holds nothing for long. A new leader of
 the operator knows no leases: the renewal says all that this one holds.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.controller.harness import INDEX, INPUT, LAG, NOW, R1, InstanceHarness, at
 from tests.protocol.samples import SHARD
+from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.lease_book import LEASE_MS, MAX_LEASES, LeaseBook, LeaseTarget
-from tidemark_operator.controller.frontiers.shards import COMPACTION_INTERVAL_MS, ShardBook
+from tidemark_operator.controller.frontiers.shards import COMPACTION_INTERVAL_MS, LEASED, ShardBook
 from tidemark_operator.errors import QueryRefused, TimeNotReadable, TooMany
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import AllowCompaction, AllowShardCompaction, IndexTarget, ShardTarget
@@ -20,13 +23,17 @@ MOST = 5_000
 class Leased(InstanceHarness):
     """An index and its input, both complete up to 499 and then as far as `goes_on` says."""
 
-    def __init__(self, stand_until_ms: int = 0) -> None:
+    def __init__(self, stands: bool = False) -> None:
         super().__init__()
-        self.shards._stand_until_ms = stand_until_ms
+        self.shards.stands, self.found = stands, 0
         self.install()
         self.connect(R1)
-        self.leases = LeaseBook(self.shards, self.instance.dataflows.index, MOST)
+        self.leases = LeaseBook(self.shards, self._index, MOST, lambda: self.now)
         self.goes_on(500, 0)
+
+    def _index(self, id: GlobalId) -> Collection | None:
+        self.found += 1
+        return self.instance.dataflows.index(id)
 
     def grant(self, as_of: int, id: str = "mine", caller: str = "anne", *, adds: bool = False, **only: bool) -> object:
         targets = {id: target for id, target in TARGETS.items() if not only or only.get(id.partition("/")[2])}
@@ -149,7 +156,7 @@ def test_a_deleted_table_is_forgotten_in_spite_of_a_lease() -> None:
     shards = ShardBook()
     shards.register(INPUT, SHARD.location, LAG)
     shards.observe(INPUT, at(500), at(0))
-    leases = LeaseBook(shards, lambda id: None, MOST)
+    leases = LeaseBook(shards, lambda id: None, MOST, lambda: NOW)
     leases.grant("mine", "anne", Time(499), {TABLE: TARGETS[TABLE]}, NOW)
     shards.forget(INPUT)
     assert shards.get(INPUT) is not None
@@ -177,19 +184,86 @@ def test_leases_are_bounded_and_each_has_one_user() -> None:
 def test_a_new_operator_advances_nothing_before_leases_can_be_renewed() -> None:
     """Then it goes on from what was renewed; without that from its read policy."""
     for renewed, expected in ((True, (499, 499)), (False, (1_100 - LAG, 1_100 - LAG))):
-        leased = Leased(stand_until_ms=NOW + LEASE_MS)
+        leased = Leased(stands=True)
         leased.goes_on(1_000, LEASE_MS - 1)
         assert leased.sinces == (300, 0)
         if renewed:
             assert leased.grant(499) == (INDEX, TABLE)
+        leased.shards.stands = False
         leased.goes_on(1_100, 1)
         assert leased.sinces == expected
 
 
-def test_a_clock_that_is_set_back_does_not_keep_sinces_for_a_day() -> None:
-    book = ShardBook(NOW + LEASE_MS)
-    assert book.stands(NOW)
-    assert not book.stands(NOW + LEASE_MS)
-    assert not book.stands(NOW - 86_400_000)
-    book.stand_until(NOW + 2 * LEASE_MS)
-    assert book.stands(NOW + LEASE_MS)
+def test_a_clock_that_is_set_ends_no_lease() -> None:
+    """By a day forward, as after a start without network; the lease ends by a clock that nobody sets."""
+    shards, steady = ShardBook(), [0]
+    shards.register(INPUT, SHARD.location, LAG, owned=True)
+    shards.observe(INPUT, at(500), at(0))
+    leases = LeaseBook(shards, lambda id: None, MOST, lambda: steady[0])
+    leases.grant("mine", "anne", Time(499), {TABLE: TARGETS[TABLE]}, NOW)
+    leases.maintain(NOW + 86_400_000)
+    assert [held.ends_in_ms for held in leases.relations(NOW)] == [LEASE_MS]
+
+    steady[0] = LEASE_MS
+    leases.maintain(NOW - 86_400_000)
+    assert not len(leases)
+
+
+def test_maintenance_looks_at_what_is_held_once() -> None:
+    """However many leases hold it; and a table and an index have one hold for all."""
+    leased = Leased()
+    for number in range(200):
+        leased.grant(499, f"mine {number}", f"anne {number}")
+    leased.leases.maintain(leased.now)
+    leased.found = 0
+    leased.leases.maintain(leased.now)
+    assert leased.found == 1
+    index, table = leased.instance.dataflows.index(INDEX), leased.shards.get(INPUT)
+    assert index is not None
+    assert table is not None
+    assert [list(each.holds).count(LEASED) for each in (index, table)] == [1, 1]
+
+
+def test_of_many_leases_the_earliest_one_counts() -> None:
+    """Until it ends, is granted at a later time, or reaches the bound, which ends no other lease."""
+    leased = Leased()
+    for as_of in (455, 499, 470, 440):
+        leased.grant(as_of, f"at {as_of}")
+    leased.goes_on(600)
+    assert leased.sinces == (440, 440)
+    leased.leases.end(["at 440"])
+    leased.goes_on(700)
+    assert leased.sinces == (455, 455)
+    leased.grant(490, "at 455")
+    leased.goes_on(800)
+    assert leased.sinces == (470, 470)
+
+    leased.goes_on(470 + LAG + MOST + 1)
+    assert leased.sinces == (490, 490)
+    assert {held.lease.id for held in leased.leases.relations(leased.now)} == {"at 499", "at 455"}
+
+
+def test_an_index_that_is_installed_again_is_held() -> None:
+    """By the next maintenance, though nobody has renewed."""
+    leased = Leased()
+    leased.grant(499)
+    index = leased.instance.dataflows.index(INDEX)
+    assert index is not None
+    index.holds.clear()
+    again = replace(index, holds={})
+    leased.leases._index = lambda id: again
+    leased.leases.maintain(leased.now)
+    assert again.holds == {LEASED: at(499)}
+
+
+def test_leases_last_while_nobody_can_renew_them() -> None:
+    """As the operator may not lead any more; once it does, clients have all the time again."""
+    leased = Leased()
+    leased.grant(499)
+    for _ in range(3):
+        leased.now += LEASE_MS
+        leased.leases.prolong()
+        leased.goes_on(1_000)
+    assert leased.sinces == (499, 499)
+    leased.goes_on(1_100, LEASE_MS)
+    assert not len(leased.leases)

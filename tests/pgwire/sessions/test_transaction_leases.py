@@ -18,7 +18,8 @@ from tests.waiting import until
 from tidemark.gateway.channel import _channel
 from tidemark_operator.controller.frontiers import lease_book
 from tidemark_operator.controller.frontiers.lease_book import LeaseBook
-from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.clock import now_ms, steady_ms
+from tidemark_pgwire import gateway
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.session import transaction_lease
 from tidemark_protocol.messages.responses import PeekError
@@ -26,6 +27,7 @@ from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 
 SELECT = "SELECT a FROM s.a"
+FAILS = "RELEASE SAVEPOINT no_such"
 TABLE = shard_of("s.a")
 
 
@@ -47,8 +49,7 @@ def goes_on(server: Served, upper: int) -> int:
     def advance() -> int:
         book = server.running_fleet.book(NAMESPACE)
         book.observe(TABLE.shard_id, at(upper), at(0))
-        if (held := server.running_fleet.leases(NAMESPACE)) is not None:
-            held.maintain(now_ms())
+        server.running_fleet.maintain_leases()
         shard = book.get(TABLE.shard_id)
         assert shard is not None
         shard.asked_at_ms = None
@@ -103,7 +104,7 @@ def test_an_idle_transaction_is_held_by_renewals_that_end_with_its_session(
     connection = begun(server)
     (held,) = server.loop.call(lambda: list(leases(server).relations(now_ms())))
     first = held.lease.until_ms
-    until(lambda: now_ms() > first)
+    until(lambda: steady_ms() > first)
     assert goes_on(server, 2_000) == 499
     assert connection.execute(SELECT).fetchone() == (1,)
 
@@ -129,7 +130,7 @@ def test_the_next_operator_is_told_what_a_transaction_holds(server: Served, monk
         server.restart_gateway(stands=True)
         assert goes_on(server, 2_000) == 100, "nothing before leases can be renewed"
         until(lambda: len(leases(server)))
-        server.running_fleet.book(NAMESPACE)._stand_until_ms = 0
+        server.loop.call(server.running_fleet.go_on)
         assert goes_on(server, 2_000) == 499
         assert connection.execute(SELECT).fetchone() == (1,)
         connection.execute("COMMIT")
@@ -261,3 +262,82 @@ def test_a_lost_renewal_is_made_again_soon(server: Served, monkeypatch: pytest.M
         first = server.loop.call(lambda: next(leases(server).relations(now_ms())).lease.until_ms)
         until(lambda: next(leases(server).relations(now_ms())).lease.until_ms > first)
         assert len(failed) == 2
+
+
+def test_a_clock_that_is_set_forward_ends_no_transaction(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an hour, as after a correction. The wait of a new operator ends no sooner, too."""
+    with begun(server) as connection:
+        server.loop.call(server.running_fleet.stand)
+        monkeypatch.setattr("tidemark_operator.fleet.fleet.now_ms", lambda: now_ms() + 3_600_000)
+        server.loop.call(server.running_fleet.maintain_leases)
+        assert len(leases(server)) == 1
+        assert server.running_fleet.book(NAMESPACE).stands
+        connection.execute("COMMIT")
+
+
+def test_an_operator_that_may_not_lead_any_more_holds_nothing_new(server: Served) -> None:
+    """Another one may lead, which waits for the leases that were granted before it did."""
+    notices = list[str]()
+    server.leadership.leads = False
+    with server.connect() as connection:
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+        connection.execute("BEGIN")
+        assert connection.execute(SELECT).fetchone() == (1,)
+        connection.execute("COMMIT")
+    assert "another one may lead" in notices[0]
+    assert not len(leases(server))
+    with pytest.raises(grpc.RpcError) as refused:
+        ask(server, pb.LeaseRequest(namespace=NAMESPACE, id="mine", as_of=499, relations=["s.a"]))
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION  # type: ignore[attr-defined]
+
+
+def test_an_operator_that_may_not_lead_for_a_while_ends_no_lease(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the API server is away: it could not renew any. Once it leads, clients renew in time."""
+    monkeypatch.setattr(transaction_lease, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(transaction_lease, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(lease_book, "LEASE_MS", 1_000)
+    with begun(server) as connection:
+        server.leadership.leads = False
+        beyond = steady_ms() + 1_500
+        while steady_ms() < beyond:
+            assert goes_on(server, 2_000) == 499
+            time.sleep(0.1)
+        server.leadership.leads = True
+        until(lambda: next(leases(server).relations(now_ms())).lease.until_ms > beyond + 1_000)
+        assert connection.execute(SELECT).fetchone() == (1,)
+
+
+def test_a_failed_transaction_holds_nothing(server: Served) -> None:
+    """Nothing is read in it until its end, unless it goes back to a savepoint."""
+    with begun(server) as connection:
+        with pytest.raises(psycopg.Error):
+            connection.execute(FAILS)
+        until(lambda: not len(leases(server)))
+        connection.execute("ROLLBACK")
+    with begun(server) as connection:
+        connection.execute("SAVEPOINT s")
+        with pytest.raises(psycopg.Error):
+            connection.execute(FAILS)
+        time.sleep(0.5)
+        assert goes_on(server, 2_000) == 499
+        connection.execute("ROLLBACK TO SAVEPOINT s")
+        assert connection.execute(SELECT).fetchone() == (1,)
+        connection.execute("RELEASE SAVEPOINT s")
+        with pytest.raises(psycopg.Error):
+            connection.execute(FAILS)
+        until(lambda: not len(leases(server)))
+        connection.execute("ROLLBACK")
+
+
+def test_ended_leases_that_cannot_be_sent_are_bounded(server: Served) -> None:
+    """The gateway is away, and transactions go on to fail: the oldest ends are forgotten."""
+
+    def end_many() -> int:
+        for number in range(gateway.MAX_WAITING + 10):
+            server.link.end_lease(TOKEN, f"{number}")
+        return len(server.link._ended_leases)
+
+    assert server.loop.call(end_many) == gateway.MAX_WAITING
+    until(lambda: not server.link._ended_leases)

@@ -304,9 +304,8 @@ class Dataflows:
     def compact(self, now_ms: int) -> list[Command]:
         """Advance the sinces by the read policy, then the holds on inputs."""
         commands: list[Command] = []
-        stands = self._shards.stands(now_ms)
         for collection in self._collections.values():
-            since = collection.since if stands else collection.next_since(now_ms)
+            since = collection.since if self._shards.stands else collection.next_since(now_ms)
             if since > collection.since:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))

@@ -6,9 +6,13 @@
     a time more than `most_ms` behind the read policy           its hold on that relation ends
 
 Leases are not stored. A client that renews says all that its lease holds, so that a new operator grants it as it was;
-until all clients had time for that, the new operator advances no since (`ShardBook.stand_until`).
+until all clients had time for that, the new operator advances no since (`ShardBook.stands`).
 
-Pure: callers pass the time. A lease holds as a peek does, so it keeps no dataflow from being edited or dropped.
+An index or a shard has one hold for all leases, at the earliest of their times. So a second of maintenance looks at
+each index and shard that is held once, and at those leases alone that end.
+
+Pure: callers pass the time that data and read policies are compared with. Leases end by a clock that nobody sets. A
+lease holds as a peek does, so it keeps no dataflow from being edited or dropped.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from tidemark_operator.controller.frontiers.collection import Collection
-from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.frontiers.shards import LEASED, ShardBook, TrackedShard
 from tidemark_operator.errors import QueryRefused, TimeNotReadable, TooMany
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
@@ -34,7 +39,8 @@ LeaseTarget = IndexTarget | ShardTarget
 
 @dataclass
 class ClientLease:
-    """A lease of `caller`. `targets`: what it holds, by the relation's id; `until_ms`: when it ends."""
+    """A lease of `caller`. `targets`: what it holds, by the relation's id; `until_ms`: when it ends, by the book's
+    clock."""
 
     id: str
     caller: str
@@ -42,28 +48,48 @@ class ClientLease:
     until_ms: int
     targets: dict[GlobalId, LeaseTarget] = field(default_factory=dict)
 
-    @property
-    def holder(self) -> str:
-        """Its name among the holders of what it holds."""
-        return f"lease {self.id}"
-
 
 @dataclass(frozen=True)
 class LeasedRelation:
-    """One relation that a lease holds. `behind_ms`: how far behind the read policy it is kept; 0: not at all."""
+    """One relation that a lease holds. `behind_ms`: how far behind the read policy it is kept; 0: not at all.
+    `ends_in_ms`: so soon the lease ends, unless it is renewed."""
 
     lease: ClientLease
     id: GlobalId
     behind_ms: int
+    ends_in_ms: int
+
+
+@dataclass
+class _HeldTarget:
+    """An index or a shard that leases hold. `time`: of its hold, in `found`. `is_loose`: the leases changed since, so
+    their earliest time may be a later one."""
+
+    target: LeaseTarget
+    leases: dict[str, ClientLease] = field(default_factory=dict)
+    time: Time | None = None
+    found: Collection | TrackedShard | None = None
+    is_loose: bool = False
+
+
+_TargetKey = tuple[type[LeaseTarget], str]
 
 
 class LeaseBook:
     """The leases of a namespace. `index`: an index by its id, where it is installed and not dropped; `most_ms`: how far
-    behind the read policy a lease holds at most."""
+    behind the read policy a lease holds at most; `clock`: milliseconds, by which leases end."""
 
-    def __init__(self, shards: ShardBook, index: Callable[[GlobalId], Collection | None], most_ms: int) -> None:
-        self._shards, self._index, self.most_ms = shards, index, most_ms
+    def __init__(
+        self,
+        shards: ShardBook,
+        index: Callable[[GlobalId], Collection | None],
+        most_ms: int,
+        clock: Callable[[], int],
+    ) -> None:
+        self._shards, self._index, self.most_ms, self._clock = shards, index, most_ms, clock
         self._leases: dict[str, ClientLease] = {}
+        """Those that end first come first: each one lasts equally long from its last grant on."""
+        self._held: dict[_TargetKey, _HeldTarget] = {}
         self._of_callers = Counter[str]()
 
     def __len__(self) -> int:
@@ -100,7 +126,7 @@ class LeaseBook:
             targets = known.targets | dict(targets)
         if len(targets) > MAX_RELATIONS:
             raise TooMany(f"a lease holds {MAX_RELATIONS} relations at most")
-        reasons = {id: self._obstacle(target, as_of, now_ms) for id, target in targets.items()}
+        reasons = {id: self._obstacle(of, self._find(of), as_of, now_ms) for id, of in targets.items()}
         held = {id: target for id, target in targets.items() if reasons[id] is None}
         if not held:
             self.end([id])
@@ -108,13 +134,13 @@ class LeaseBook:
             raise TimeNotReadable(f"nothing can be held at {as_of} any more: {why}")
         if known is None:
             self._of_callers[caller] += 1
-        lease = self._leases.setdefault(id, ClientLease(id, caller, as_of, 0))
-        gone = [target for id, target in lease.targets.items() if id not in held]
-        lease.as_of, lease.until_ms, lease.targets = as_of, now_ms + LEASE_MS, held
+        lease = self._leases.pop(id, None) or ClientLease(id, caller, as_of, 0)
+        for key in {*map(_key, lease.targets.values())} - {*map(_key, held.values())}:
+            self._release(lease, key)
+        lease.as_of, lease.until_ms, lease.targets = as_of, self._clock() + LEASE_MS, held
+        self._leases[id] = lease
         for target in held.values():
-            self._hold(lease, target, Frontier.at(as_of))
-        for target in gone:
-            self._hold(lease, target, Frontier.empty())
+            self._hold(lease, target)
         return tuple(held)
 
     def end(self, ids: Iterable[str]) -> None:
@@ -122,27 +148,32 @@ class LeaseBook:
         for lease in [self._leases.pop(id) for id in ids if id in self._leases]:
             self._of_callers -= Counter([lease.caller])
             for target in lease.targets.values():
-                self._hold(lease, target, Frontier.empty())
+                self._release(lease, _key(target))
+
+    def prolong(self) -> None:
+        """Let each lease last as if it were granted now: nobody can renew any."""
+        for lease in self._leases.values():
+            lease.until_ms = self._clock() + LEASE_MS
 
     def maintain(self, now_ms: int) -> None:
-        """End what has run out or may hold no longer, and hold the rest: an index that was installed again has no holds
+        """End what has run out or may hold no longer, and hold the rest: an index that was installed again has no hold
         of the one before. Call it before sinces advance."""
-        self.end([id for id, lease in self._leases.items() if lease.until_ms <= now_ms])
-        for lease in list(self._leases.values()):
-            for id, target in list(lease.targets.items()):
-                if self._obstacle(target, lease.as_of, now_ms) is None:
-                    self._hold(lease, target, Frontier.at(lease.as_of))
-                else:
-                    del lease.targets[id]
-                    self._hold(lease, target, Frontier.empty())
-            if not lease.targets:
-                self.end([lease.id])
+        now = self._clock()
+        self.end([lease.id for lease in takewhile(lambda lease: lease.until_ms <= now, self._leases.values())])
+        for key, of in list(self._held.items()):
+            found = self._find(of.target)
+            if of.is_loose or found is not of.found:
+                self._place(of, min(lease.as_of for lease in of.leases.values()))
+            if of.time is not None and self._obstacle(of.target, found, of.time, now_ms) is not None:
+                self._let_go(key, of, found, now_ms)
 
     def relations(self, now_ms: int) -> Iterator[LeasedRelation]:
         """The relations that each lease holds."""
+        now = self._clock()
         for lease in self._leases.values():
             for id, target in lease.targets.items():
-                yield LeasedRelation(lease, id, self._behind_ms(target, lease.as_of, now_ms))
+                behind_ms = self._behind_ms(self._find(target), lease.as_of, now_ms)
+                yield LeasedRelation(lease, id, behind_ms, max(lease.until_ms - now, 0))
 
     def _check(self, id: str, caller: str, known: ClientLease | None) -> None:
         if not 0 < len(id) <= MAX_ID_CHARACTERS:
@@ -155,36 +186,74 @@ class LeaseBook:
                 "transactions that are idle"
             )
 
-    def _obstacle(self, target: LeaseTarget, as_of: Time, now_ms: int) -> str | None:
+    def _find(self, target: LeaseTarget) -> Collection | TrackedShard | None:
+        """The index or shard; None: it is not there, or not known well enough to be read."""
+        if isinstance(target, IndexTarget):
+            return self._index(target.id)
+        shard = self._shards.get(target.shard.shard_id)
+        return None if shard is None or shard.readable is None or shard.is_only_leased else shard
+
+    def _obstacle(
+        self, target: LeaseTarget, found: Collection | TrackedShard | None, as_of: Time, now_ms: int
+    ) -> str | None:
         """The reason why the target cannot be held at the time; None: it can."""
-        since = self._since(target)
-        if since is None:
+        if (since := _since(found)) is None:
             return f"{target.id} was deleted or replaced"
         if not since.less_equal(as_of):
             return f"{target.id} can be read from {since} on"
-        if (behind := self._behind_ms(target, as_of, now_ms)) > self.most_ms:
+        if (behind := self._behind_ms(found, as_of, now_ms)) > self.most_ms:
             return f"that is {behind} ms behind the read policy of {target.id}, and a lease holds {self.most_ms} ms"
         return None
 
-    def _since(self, target: LeaseTarget) -> Frontier | None:
-        if isinstance(target, IndexTarget):
-            return None if (found := self._index(target.id)) is None else found.since
-        shard = self._shards.get(target.shard.shard_id)
-        if shard is None or shard.readable is None or shard.is_only_leased:
-            return None
-        return shard.readable.since
-
-    def _behind_ms(self, target: LeaseTarget, as_of: Time, now_ms: int) -> int:
-        if isinstance(target, IndexTarget):
-            found = self._index(target.id)
-            policy = None if found is None else found.policy(now_ms)
-        else:
-            shard = self._shards.get(target.shard.shard_id)
-            policy = None if shard is None else shard.policy(now_ms)
+    def _behind_ms(self, found: Collection | TrackedShard | None, as_of: Time, now_ms: int) -> int:
+        policy = None if found is None else found.policy(now_ms)
         return 0 if policy is None or policy.time is None else max(policy.time - as_of, 0)
 
-    def _hold(self, lease: ClientLease, target: LeaseTarget, frontier: Frontier) -> None:
-        if not isinstance(target, IndexTarget):
-            self._shards.hold(target.shard.shard_id, lease.holder, frontier)
-        elif (index := self._index(target.id)) is not None:
-            index.hold(lease.holder, frontier)
+    def _hold(self, lease: ClientLease, target: LeaseTarget) -> None:
+        of = self._held.setdefault(_key(target), _HeldTarget(target))
+        of.leases[lease.id] = lease
+        if of.time is None or lease.as_of < of.time or self._find(target) is not of.found:
+            self._place(of, min(lease.as_of for lease in of.leases.values()))
+        else:
+            of.is_loose = True
+
+    def _release(self, lease: ClientLease, key: _TargetKey) -> None:
+        if (of := self._held.get(key)) is None:
+            return
+        of.leases.pop(lease.id, None)
+        of.is_loose = True
+        if not of.leases:
+            del self._held[key]
+            self._place(of, None)
+
+    def _let_go(self, key: _TargetKey, of: _HeldTarget, found: Collection | TrackedShard | None, now_ms: int) -> None:
+        """Hold the target no longer for the leases whose time it cannot be held at."""
+        for lease in list(of.leases.values()):
+            if self._obstacle(of.target, found, lease.as_of, now_ms) is not None:
+                lease.targets = {id: each for id, each in lease.targets.items() if _key(each) != key}
+                self._release(lease, key)
+                if not lease.targets:
+                    self.end([lease.id])
+        if of.leases:
+            self._place(of, min(lease.as_of for lease in of.leases.values()))
+
+    def _place(self, of: _HeldTarget, time: Time | None) -> None:
+        """Have the hold of all leases at this time; None: nowhere."""
+        frontier = Frontier.empty() if time is None else Frontier.at(time)
+        of.time, of.found, of.is_loose = time, self._find(of.target), False
+        if isinstance(of.target, IndexTarget):
+            if (index := self._index(of.target.id)) is not None:
+                index.hold(LEASED, frontier)
+        elif time is None or of.found is not None:
+            self._shards.hold(of.target.shard.shard_id, LEASED, frontier)
+
+
+def _key(target: LeaseTarget) -> _TargetKey:
+    """The same for two targets of which one hold holds both."""
+    return type(target), target.id if isinstance(target, IndexTarget) else target.shard.shard_id
+
+
+def _since(found: Collection | TrackedShard | None) -> Frontier | None:
+    if isinstance(found, TrackedShard):
+        return None if found.readable is None else found.readable.since
+    return None if found is None else found.since

@@ -22,6 +22,8 @@ from tidemark_protocol.messages.commands import AllowShardCompaction
 from tidemark_protocol.messages.responses import DescribedShard
 
 COMPACTION_INTERVAL_MS = 10_000
+LEASED = "leases"
+"""The name of all leases of clients among the holders of what they hold."""
 
 
 def ingesting(id: GlobalId) -> str:
@@ -84,7 +86,7 @@ class TrackedShard:
     @property
     def is_only_leased(self) -> bool:
         """Whether leases of clients alone keep the shard: its owner and all its readers are gone."""
-        return self.ownerless and not self.readers and all(holder.startswith("lease ") for holder in self.holds)
+        return self.ownerless and not self.readers and self.holds.keys() <= {LEASED}
 
     def policy(self, now_ms: int) -> Frontier | None:
         """The since that the read policy allows; None where nothing is known."""
@@ -102,17 +104,13 @@ class TrackedShard:
         return FrontierPair(max(upper, known.upper), known.since if since.is_empty else max(since, known.since))
 
 
-STAND_MS_MAX = 120_000
-"""Sinces stand still for less than this."""
-
-
 class ShardBook:
     """All shards of a namespace that sources, views and plans name: their frontiers, owners, readers and holds.
-    `stand_until_ms`: until then no since of the namespace advances, be it a shard's or an index's, as clients of an
-    earlier operator renew their leases."""
+    `stands`: no since of the namespace advances, be it a shard's or an index's, as clients of an earlier operator renew
+    their leases."""
 
-    def __init__(self, stand_until_ms: int = 0) -> None:
-        self._stand_until_ms = stand_until_ms
+    def __init__(self, *, stands: bool = False) -> None:
+        self.stands = stands
         self._shards: dict[ShardId, TrackedShard] = {}
         self._news: dict[ShardId, asyncio.Event] = {}
         """Set at the next report of a shard; of those that somebody waits for."""
@@ -125,14 +123,6 @@ class ShardBook:
         if lag_ms is not None or owned:
             shard.ownerless = False
         return shard
-
-    def stands(self, now_ms: int) -> bool:
-        """Whether sinces stand still. A clock that is set back does not have them stand for longer."""
-        return 0 < self._stand_until_ms - now_ms <= STAND_MS_MAX
-
-    def stand_until(self, stand_until_ms: int) -> None:
-        """Let no since advance until then."""
-        self._stand_until_ms = stand_until_ms
 
     def set_lag(self, id: ShardId, lag_ms: int) -> None:
         """Set the read policy of a shard, in milliseconds."""
@@ -253,7 +243,7 @@ class ShardBook:
         """The compactions to ask a replica for now, each shard at most every ten seconds. `storage`: the replica
         reaches only shards below it, as others may need other credentials or mounts."""
         commands = []
-        for shard in self._shards.values() if not self.stands(now_ms) else ():
+        for shard in self._shards.values() if not self.stands else ():
             if not is_below(storage, shard.location):
                 continue
             allowed = shard.allowed_since(now_ms)

@@ -51,6 +51,7 @@ class Leases:
         if book is None or not isinstance(query, GatewayQuery) or not query.relations:
             return LeaseOutcome()
         try:
+            self._context.fleet.require_grants()
             targets = self._targets(book, request.lease, request.namespace, query.relations)
             adds = request.as_of is not None  # without a time nothing was read before, or its answer was lost
             held = book.grant(request.lease, access.caller, query.as_of, targets, now_ms(), adds=adds)
@@ -67,7 +68,8 @@ class Leases:
         Raises:
             TimeNotReadable: none of them can be held at this time.
             RelationChanged: none of them is there any more.
-            QueryNotReady: it is not known yet how far one of them is; the others are held.
+            QueryNotReady: it is not known yet how far one of them is; the others are held. Or this operator may not
+                lead any more; nothing changes then.
             TooMany, QueryRefused: as `LeaseBook.grant`.
             Forbidden, ReviewUnavailable: as `check_rights`.
         """
@@ -84,6 +86,7 @@ class Leases:
         kept = known.targets if known is not None and known.as_of == as_of else {}
         there = [each for each in dict.fromkeys((*map(GlobalId, relations), *kept)) if each in owners]
         await check_rights(access, namespace, there, owners)
+        self._context.fleet.require_grants()
         targets, late = dict[GlobalId, LeaseTarget](), None
         for each in there:
             try:
