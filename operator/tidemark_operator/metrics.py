@@ -140,8 +140,7 @@ def _leases(fleet: Fleet, now: int) -> Iterator[Metric]:
     )
     for namespace, leases in fleet.all_leases():
         count.add_metric((namespace,), len(leases))
-        furthest = max((held.behind_ms for held in leases.relations(now)), default=0)
-        behind.add_metric((namespace,), furthest / 1000)
+        behind.add_metric((namespace,), leases.furthest_behind_ms(now) / 1000)
     yield from (count, behind)
 
 

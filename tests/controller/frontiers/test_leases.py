@@ -217,7 +217,8 @@ def test_maintenance_looks_at_what_is_held_once() -> None:
     leased.leases.maintain(leased.now)
     leased.found = 0
     leased.leases.maintain(leased.now)
-    assert leased.found == 1
+    assert leased.leases.furthest_behind_ms(leased.now) == 0
+    assert leased.found == 2
     index, table = leased.instance.dataflows.index(INDEX), leased.shards.get(INPUT)
     assert index is not None
     assert table is not None
@@ -231,6 +232,7 @@ def test_of_many_leases_the_earliest_one_counts() -> None:
         leased.grant(as_of, f"at {as_of}")
     leased.goes_on(600)
     assert leased.sinces == (440, 440)
+    assert leased.leases.furthest_behind_ms(leased.now) == 600 - LAG - 440
     leased.leases.end(["at 440"])
     leased.goes_on(700)
     assert leased.sinces == (455, 455)

@@ -175,6 +175,11 @@ class LeaseBook:
                 behind_ms = self._behind_ms(self._find(target), lease.as_of, now_ms)
                 yield LeasedRelation(lease, id, behind_ms, max(lease.until_ms - now, 0))
 
+    def furthest_behind_ms(self, now_ms: int) -> int:
+        """How far behind its read policy a relation is kept at most."""
+        held = ((self._find(of.target), of.time) for of in self._held.values())
+        return max((self._behind_ms(found, time, now_ms) for found, time in held if time is not None), default=0)
+
     def _check(self, id: str, caller: str, known: ClientLease | None) -> None:
         if not 0 < len(id) <= MAX_ID_CHARACTERS:
             raise QueryRefused(f"the id of a lease has 1 to {MAX_ID_CHARACTERS} characters")
