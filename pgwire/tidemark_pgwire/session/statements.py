@@ -180,7 +180,7 @@ class StatementSession:
         await portal.close()
 
     def fail_transaction(self) -> None:
-        """A statement failed. What the transaction holds is let go where nothing more is read in it."""
+        """A statement failed. The transaction lets go of what it holds where nothing more is read in it."""
         self.transaction.fail()
         if self.transaction.is_over:
             self.lease.end()

@@ -88,7 +88,7 @@ class LeaseBook:
     ) -> None:
         self._shards, self._index, self.most_ms, self._clock = shards, index, most_ms, clock
         self._leases: dict[str, ClientLease] = {}
-        """Those that end first come first: each one lasts equally long from its last grant on."""
+        """The one that ends first comes first: each one lasts equally long from its last grant on."""
         self._held: dict[_TargetKey, _HeldTarget] = {}
         self._of_callers = Counter[str]()
 
@@ -176,7 +176,7 @@ class LeaseBook:
                 yield LeasedRelation(lease, id, behind_ms, max(lease.until_ms - now, 0))
 
     def furthest_behind_ms(self, now_ms: int) -> int:
-        """How far behind its read policy a relation is kept at most."""
+        """The most milliseconds behind its read policy that a relation is kept."""
         held = ((self._find(of.target), of.time) for of in self._held.values())
         return max((self._behind_ms(found, time, now_ms) for found, time in held if time is not None), default=0)
 
