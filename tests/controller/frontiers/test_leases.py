@@ -226,7 +226,7 @@ def test_maintenance_looks_at_what_is_held_once() -> None:
 
 
 def test_of_many_leases_the_earliest_one_counts() -> None:
-    """Until it ends, is granted at a later time, or reaches the bound, which ends no other lease."""
+    """It does until it ends, is granted at a later time, or reaches the bound, which ends no other lease."""
     leased = Leased()
     for as_of in (455, 499, 470, 440):
         leased.grant(as_of, f"at {as_of}")
@@ -259,7 +259,7 @@ def test_an_index_that_is_installed_again_is_held() -> None:
 
 
 def test_leases_last_while_nobody_can_renew_them() -> None:
-    """As the operator may not lead any more; once it does, clients have all the time again."""
+    """The operator may not lead any more; once it does, clients have all the time again."""
     leased = Leased()
     leased.grant(499)
     for _ in range(3):

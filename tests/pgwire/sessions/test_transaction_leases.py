@@ -294,7 +294,7 @@ def test_an_operator_that_may_not_lead_any_more_holds_nothing_new(server: Served
 def test_an_operator_that_may_not_lead_for_a_while_ends_no_lease(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the API server is away: it could not renew any. Once it leads, clients renew in time."""
+    """The API server is away, so it could not renew any. Once it leads, clients renew in time."""
     monkeypatch.setattr(transaction_lease, "RENEW_SECONDS", 0.05)
     monkeypatch.setattr(transaction_lease, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(lease_book, "LEASE_MS", 1_000)
