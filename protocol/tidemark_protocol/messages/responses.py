@@ -226,10 +226,10 @@ class TableReport:
     """The progress of ingestion of a table of a source.
 
     `rows`: updates in the shard's files. `bytes`: of these files. `behind`: what the source has and the table lacks, in
-    `unit` (files, versions, bytes, offsets); None: unknown. `snapshot_percent`: while the first rows are read, and of
-    kinds that know it. `malformed`: records that could not be decoded, in the table or set aside. `error`: the last
-    one, `errors` of them since the ingester began, at `error_time` in milliseconds since 1970. `stopped`: the table
-    takes no further binding.
+    `unit` (files, versions, bytes, offsets); None: unknown. `snapshot_percent`: while the first rows are read, or those
+    after a gap of a Delta table, and of kinds that know it. `malformed`: records that could not be decoded, in the
+    table or set aside. `error`: the last one, `errors` of them since the ingester began, at `error_time` in
+    milliseconds since 1970. `stopped`: the table takes no further binding.
     """
 
     table: str

@@ -38,7 +38,7 @@ from tidemark_protocol.plan.ingestion import (
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.bucket_options import bucket_options
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
-from tidemark_replica.storage.delta.first_copies import FirstCopies
+from tidemark_replica.storage.delta.copies.table_copies import TableCopies
 from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.files.inspect import tables_of as files_tables
@@ -94,8 +94,8 @@ class IngestionThreads:
         self._spool = spool or WriteSpool(cache / "writes")
         self._running: dict[GlobalId, _Ingestion] = {}
         self._ending: list[_Ingestion] = []
-        self._copies: dict[GlobalId, FirstCopies] = {}
-        self._dropped_copies: list[FirstCopies] = []
+        self._copies: dict[GlobalId, TableCopies] = {}
+        self._dropped_copies: list[TableCopies] = []
 
     def run(self, command: RunIngestion, clock: ControllerClock) -> None:
         """Starts the ingestion, or replaces the one of the same id where it differs. `clock`: the controller's, as of
@@ -111,10 +111,10 @@ class IngestionThreads:
         new.start()
 
     def end_copies(self, id: GlobalId) -> None:
-        """Gives up the first copies of the ingestion."""
+        """Gives up the copies of the ingestion."""
         if (copies := self._copies.pop(id, None)) is not None:
             copies.close()
-            self._dropped_copies = [*filter(FirstCopies.is_busy, self._dropped_copies), copies]
+            self._dropped_copies = [*filter(TableCopies.is_busy, self._dropped_copies), copies]
 
     def drop(self, id: GlobalId) -> None:
         self.end_copies(id)
@@ -213,7 +213,7 @@ class IngestionThreads:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
             return FilesIngestion(spec, self._session, bucket_options(spec, self.secrets.read))
         if isinstance(spec, DeltaSource):
-            copies = self._copies.setdefault(description.id, FirstCopies())
+            copies = self._copies.setdefault(description.id, TableCopies())
             return DeltaIngestion(spec, bucket_options(spec, self.secrets.read), copies)
         if isinstance(spec, PostgresSource):
             return PostgresIngestion(spec, description.id, partial(self.secrets.read, spec.secret))

@@ -80,7 +80,7 @@ class Source(Protocol):
         return False
 
     def held(self) -> Collection[str]:
-        """The names of tables whose first rows are not bound yet: their uppers stand still."""
+        """The names of tables whose first rows, or those after a gap, are not bound yet: their uppers stand still."""
         return ()
 
     def ask(self, requests: tuple[FileRequest, ...]) -> None:

@@ -18,7 +18,7 @@ from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
 from tidemark_replica.storage.delta import source
-from tidemark_replica.storage.delta.first_copies import FirstCopies
+from tidemark_replica.storage.delta.copies.table_copies import TableCopies
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.ingester import Ingester
@@ -108,12 +108,18 @@ def spec_of(*tables: DeltaTable, options: Options = None) -> DeltaSource:
     return DeltaSource(tuple(replace(table, columns=each.columns) for table, each in zip(tables, found, strict=True)))
 
 
-def ingester(root: Path, spec: DeltaSource, term: int = 1, copies: FirstCopies | None = None) -> Ingester:
-    """A new one, as a new process would make it; or the same process, with the copies that it has begun."""
+def ingester(
+    root: Path,
+    spec: DeltaSource,
+    term: int = 1,
+    copies: TableCopies | None = None,
+    shards: ShardWriters | None = None,
+) -> Ingester:
+    """A new one, as a new process would make it; or the same process, with the copies that it has begun, and the
+    handles that it has."""
     tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
-    return Ingester(
-        description(root, spec, tables), WriterTerm(term), DeltaIngestion(spec, None, copies), ShardWriters()
-    )
+    source = DeltaIngestion(spec, None, copies)
+    return Ingester(description(root, spec, tables), WriterTerm(term), source, shards or ShardWriters())
 
 
 def bound_versions(root: Path, table: str) -> dict[int, int]:

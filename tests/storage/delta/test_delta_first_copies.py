@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from deltalake import DeltaTable as Table
 from deltalake import WriterProperties, write_deltalake
 
+from tests.storage.delta.copied_tables import FILES, ROWS, Added, Gate, ids
 from tests.storage.delta.delta_tables import bound_versions, check, delta_rows, ingested_rows, ingester, spec_of, tick
 from tests.storage.dying_appends import die_after
 from tests.storage.ingestion_samples import description, oks
@@ -24,100 +24,14 @@ from tests.waiting import until
 from tidemark_persist import ShardWriters, StorageError, open_shard
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
-from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
+from tidemark_protocol.plan.ingestion import DeltaTable
 from tidemark_replica.storage.clock import ControllerClock
-from tidemark_replica.storage.delta import first_copies, pieces, reading, source
-from tidemark_replica.storage.delta.first_copies import FirstCopies
+from tidemark_replica.storage.delta import changes, pieces, reading, source
+from tidemark_replica.storage.delta.copies import table_copy
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
-
-FILES = 6
-ROWS = sorted([(n + k,) for n in range(FILES) for k in (0, 100)], key=repr)
-
-
-def ids(*values: int) -> pa.Table:
-    return pa.table({"id": pa.array(values, pa.int64())})
-
-
-class Gate:
-    """Copies of a table `big` pass it only as far as it lets them. `reached`: how many files they came to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reached, self.passed = 0, threading.Semaphore(0)
-        read = RowReader.updates
-
-        def gated(reader: RowReader, file: Any, dictionaries: bool = False) -> Any:
-            if reader.storage.location.endswith("big"):
-                self.reached += 1
-                assert self.passed.acquire(timeout=60)
-            return read(reader, file, dictionaries)
-
-        monkeypatch.setattr(RowReader, "updates", gated)
-
-    def let(self, files: int) -> None:
-        self.passed.release(files)
-
-    def open(self) -> None:
-        self.let(1000)
-
-
-class Added:
-    """A source that has ingested `small`, to which `big` of FILES files is added; each file is a piece."""
-
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
-        monkeypatch.setattr(source, "WAIT_SECONDS", 0.05)
-        monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
-        self.root, self.now = root, 1000
-        self.big, self.small = str(root / "up" / "big"), str(root / "up" / "small")
-        write_deltalake(self.small, ids(0))
-        for n in range(FILES):
-            write_deltalake(self.big, ids(n, n + 100), mode="append")
-        small = DeltaTable("small", self.small)
-        self.small_spec, self.spec = spec_of(small), spec_of(small, DeltaTable("big", self.big, **options))
-        self.copies = FirstCopies()
-        self.one = self.again(self.small_spec)
-        self.settles("small")
-        self.one = self.again(self.spec)
-
-    def again(self, spec: DeltaSource | None = None) -> Ingester:
-        """The ingestion begins again in its process."""
-        self.one = ingester(self.root, spec or self.spec, copies=self.copies)
-        self.one.recover()
-        return self.one
-
-    def dies(self) -> Ingester:
-        """Another process goes on."""
-        self.copies.close()
-        self.copies = FirstCopies()
-        return self.again()
-
-    def ticks(self) -> None:
-        """The other table has a row more, at once."""
-        self.now += 100
-        write_deltalake(self.small, ids(self.now), mode="append")
-        tick(self.one, self.now)
-        assert (self.now,) in oks(self.root, "small")
-
-    def settles(self, name: str = "big") -> None:
-        """Ticks until the table has rows."""
-
-        def has_rows() -> bool:
-            self.now += 100
-            tick(self.one, self.now)
-            return name not in self.one._source.held()
-
-        until(has_rows)
-
-    def upper(self, table: str) -> int:
-        return open_shard(f"{self.root}/{table}").state().upper
-
-    def staged(self) -> list[Path]:
-        return sorted(self.root.glob("big/**/*.parquet"))
-
-    def percent(self) -> int | None:
-        return self.one._source.progress()["big"].snapshot_percent
 
 
 @pytest.fixture
@@ -287,7 +201,7 @@ def test_a_store_that_fails_now_and_then_costs_a_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
 ) -> None:
     """The pieces that are staged stay. The status says why, and the other table goes on."""
-    monkeypatch.setattr(first_copies, "RETRY_SECONDS", 0.3)
+    monkeypatch.setattr(table_copy, "RETRY_SECONDS", 0.3)
     added, failing, read = Added(tmp_path, monkeypatch), {3, 5, 6}, RowReader.updates
 
     def fails(reader: RowReader, *arguments: Any, **more: Any) -> Any:
@@ -373,7 +287,7 @@ def test_a_resnapshot_comes_to_100_percent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[int], twice_bytes: int
 ) -> None:
     """The rows that the table has are read, too, and are a part of it; large ones are read twice."""
-    monkeypatch.setattr(source, "TWICE_BYTES", twice_bytes)
+    monkeypatch.setattr(changes, "TWICE_BYTES", twice_bytes)
     write_deltalake(f"{tmp_path}/up", ids(*range(500)))
     spec = spec_of(DeltaTable("t", f"{tmp_path}/up", on_gap="resnapshot"))
     one = ingester(tmp_path, spec)

@@ -30,7 +30,7 @@ from tests.storage.ingestion_samples import oks
 from tidemark_persist import open_shard
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
-from tidemark_replica.storage.delta import followed_table, pieces, source
+from tidemark_replica.storage.delta import changes, followed_table, pieces
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
@@ -268,11 +268,11 @@ def test_many_shares_and_pieces_are_one_change(
 ) -> None:
     """The limits of memory divide the reading, and those of open files the shares; all of it is at one time."""
     opened = list[int]()
-    monkeypatch.setattr(source, "divide", lambda t, s, count, *by: [opened.append(count), divide(t, s, count, *by)][1])
-    monkeypatch.setattr(source, "SHARE_BYTES", 200)
-    monkeypatch.setattr(source, "MEMORY_BYTES", 1)
-    monkeypatch.setattr(source, "TWICE_BYTES", 0 if shares_max == 3 else 1 << 20)
-    monkeypatch.setattr(source, "SHARES_MAX", shares_max)
+    monkeypatch.setattr(changes, "divide", lambda t, s, count, *by: [opened.append(count), divide(t, s, count, *by)][1])
+    monkeypatch.setattr(changes, "SHARE_BYTES", 200)
+    monkeypatch.setattr(changes, "MEMORY_BYTES", 1)
+    monkeypatch.setattr(changes, "TWICE_BYTES", 0 if shares_max == 3 else 1 << 20)
+    monkeypatch.setattr(changes, "SHARES_MAX", shares_max)
     monkeypatch.setattr(pieces, "PIECE_BYTES", 1)
     path = str(tmp_path / "up")
     for first in range(5):

@@ -311,6 +311,7 @@ def test_another_table_without_the_declared_columns_waits_for_them(tmp_path: Pat
     write_deltalake(pair.path, pa.table({"other": [1]}))
     expect_stop(pair, "ColumnChanged: table t:", [(1,), (2,), (3,)])
     write_deltalake(pair.path, ids(8), mode="append", schema_mode="merge")
+    pair.again()
     tick(pair.one, 1300)
 
     assert pair.stopped() == ""

@@ -10,7 +10,7 @@ import pytest
 from tests.storage.delta.delta_tables import Upstream, bound_versions, check, ingester, spec_of, tick
 from tests.storage.dying_appends import die_after
 from tidemark_protocol.plan.ingestion import DeltaTable
-from tidemark_replica.storage.delta import reading, source
+from tidemark_replica.storage.delta import changes, reading
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -18,7 +18,7 @@ def test_oracle_random_histories_with_deaths(tmp_path: Path, seed: int, monkeypa
     """Two tables, one with the change data feed; an ingester dies at random appends and another goes on. In half of the
     histories, files that may cancel are read twice, as those of large tables are."""
     if seed % 4 > 1:
-        monkeypatch.setattr(source, "TWICE_BYTES", -1)
+        monkeypatch.setattr(changes, "TWICE_BYTES", -1)
         monkeypatch.setattr(reading, "BATCH_ROWS", seed)
     moments = random.Random(seed)
     up = [

@@ -21,8 +21,9 @@ from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
 from tidemark_replica.storage import ingestion_threads
 from tidemark_replica.storage.clock import ControllerClock
-from tidemark_replica.storage.delta import first_copies, source
-from tidemark_replica.storage.delta.first_copies import FirstCopies
+from tidemark_replica.storage.delta import key_checks
+from tidemark_replica.storage.delta.copies import first_copy
+from tidemark_replica.storage.delta.copies.table_copies import TableCopies
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.errors import SourceUnusable
@@ -50,7 +51,7 @@ class Keyed:
 
     def dies(self) -> None:
         """Another process goes on."""
-        self.copies = FirstCopies()
+        self.copies = TableCopies()
         self.again()
 
     def again(self) -> None:
@@ -113,7 +114,7 @@ def test_a_version_that_violates_the_key_is_staged_once(
     monkeypatch.setattr(ingestion_threads, "RETRY_STOPPED_S", 0.05)
     staged, begun = [], []
     write, resume = write_staged, DeltaIngestion.resume
-    monkeypatch.setattr(first_copies, "write_staged", lambda *args, **more: [staged.append(1), write(*args, **more)][1])
+    monkeypatch.setattr(first_copy, "write_staged", lambda *args, **more: [staged.append(1), write(*args, **more)][1])
     monkeypatch.setattr(DeltaIngestion, "resume", lambda self, *args: [resume(self, *args), begun.append(self)][0])
     path = str(tmp_path / "up")
     write_deltalake(path, rows((1, "a")))
@@ -148,7 +149,7 @@ def test_nothing_stays_of_a_tick_that_cannot_be_staged_to_its_end(
     def away(*_: object) -> None:
         raise StorageError("the store does not answer")
 
-    monkeypatch.setattr(source, "key_violation", away)
+    monkeypatch.setattr(key_checks, "key_violation", away)
     for stages in (keyed.ticks, keyed.again, keyed.again):
         with pytest.raises(StorageError):
             stages()
@@ -200,7 +201,7 @@ def test_a_table_whose_key_stays_violated_is_not_read_at_each_tick(
         write_deltalake(keyed.path, rows((keyed.now, "more")), mode="append")
         return found
 
-    monkeypatch.setattr(source, "key_violation", slow)
+    monkeypatch.setattr(key_checks, "key_violation", slow)
     write_deltalake(keyed.path, rows((1, "z")), mode="append")
     for _ in range(3):
         keyed.ticks()

@@ -15,7 +15,7 @@ from tests.storage.delta.delta_logs import VECTORS, data_file, entry, field, met
 from tests.storage.delta.delta_tables import check, ingester, spec_of, tick
 from tests.storage.ingestion_samples import oks
 from tidemark_protocol.plan.ingestion import DeltaTable
-from tidemark_replica.storage.delta import reading, source
+from tidemark_replica.storage.delta import changes, reading
 from tidemark_replica.storage.delta.cancellation import SumsWrong, uncancelled
 
 ROWS = 2000
@@ -24,7 +24,7 @@ ROWS = 2000
 @pytest.fixture(autouse=True)
 def read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are read twice, as large ones are."""
-    monkeypatch.setattr(source, "TWICE_BYTES", 0)
+    monkeypatch.setattr(changes, "TWICE_BYTES", 0)
     monkeypatch.setattr(reading, "BATCH_ROWS", 500)
 
 
@@ -92,7 +92,7 @@ def test_a_table_whose_reads_differ_stops_by_name_until_it_is_read_again(
     tick(one, 1000)
     write(-1)
     with monkeypatch.context() as patched:
-        patched.setattr(source, "uncancelled", differing)
+        patched.setattr(changes, "uncancelled", differing)
         tick(one, 2000)
         assert dict(one._source.stopped()) == {"bad": "FilesDiffer: table bad: version 1: other rows"}
         assert sum(row[1] < 0 for row in oks(tmp_path, "good")) == ROWS // 100 - 1  # type: ignore[operator]

@@ -26,8 +26,8 @@ from tidemark_persist import open_shard
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import DeltaSource
-from tidemark_replica.storage.delta import source
-source.TWICE_BYTES = int(sys.argv[3])
+from tidemark_replica.storage.delta import changes
+changes.TWICE_BYTES = int(sys.argv[3])
 root = Path(sys.argv[1])
 one = ingester(root, codec.decode(Path(sys.argv[2]).read_bytes(), DeltaSource))
 one.recover()

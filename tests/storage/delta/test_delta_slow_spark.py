@@ -12,7 +12,7 @@ from deltalake import DeltaTable as Table
 from tests.storage.delta.delta_tables import check, ingester, spec_of, tick
 from tests.storage.delta.spark_writer import SparkWriter
 from tidemark_protocol.plan.ingestion import DeltaTable
-from tidemark_replica.storage.delta import source
+from tidemark_replica.storage.delta import changes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -115,7 +115,7 @@ def test_oracle_histories_that_spark_wrote(
     half of the histories, files that may cancel are read twice, as those of large tables are.
     """
     if seed % 2:
-        monkeypatch.setattr(source, "TWICE_BYTES", -1)
+        monkeypatch.setattr(changes, "TWICE_BYTES", -1)
     table = SparkTable(writer, tmp_path / "up" / "t", random.Random(seed))
     spec = spec_of(DeltaTable("t", table.path, table.names))
     one = ingester(tmp_path, spec)

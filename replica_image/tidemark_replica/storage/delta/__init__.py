@@ -7,5 +7,6 @@
 
 Read `source.py` first, then `followed_table.py` (which version comes next), `commit_log.py` (what a commit holds),
 `definition.py` (what is pinned of the table, and what is refused), `physical_names.py` (column mapping),
-`file_reads.py` (which rows of which files a change consists of) and `reading.py` (from files to rows).
+`file_reads.py` (which rows of which files a change consists of), `reading.py` (from files to rows), `changes.py` (what
+cancels) and `copies/` (first versions, and resnapshots, which are made beside the ticks).
 """

@@ -42,15 +42,14 @@ class FollowedTable:
         self._checked: tuple[int, object] | None = None
         """The version whose log entry was compared with its digest, and the entry's size and age then."""
 
-    def newest(self, after: BoundVersion | None = None) -> BoundVersion:
-        """The newest version, to begin with, or to begin again with after a gap: of the table that is there now."""
+    def newest(self) -> BoundVersion:
+        """The newest version, to begin with, or to go on with after a gap: of the table that is there now."""
         table = open_version(self.storage)
         self._checked = None
         physical = table.definition.physical_names(self.columns)
         commit = read_commit(self.storage, table.version)
         digest = "" if commit is None else commit.digest
-        restarts = 0 if after is None else after.restarts + 1
-        return BoundVersion(table.definition.id, table.version, digest, physical, restarts)
+        return BoundVersion(table.definition.id, table.version, digest, physical)
 
     def next(self, bound: BoundVersion) -> BoundVersion | None:
         """The version to bind after the bound one; None if there is nothing new."""

@@ -1,0 +1,1 @@
+"""Copies of Delta tables that are made beside the ticks: first versions, and what a resnapshot changes."""
