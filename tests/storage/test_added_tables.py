@@ -15,6 +15,7 @@ from tidemark_persist import open_shard
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
 from tidemark_replica.storage import ingester as module
+from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.errors import SourceUnusable
 
 
@@ -101,10 +102,13 @@ def test_crash_between_the_first_binding_and_its_rows(
 
 
 @pytest.mark.usefixtures("old")
+@pytest.mark.parametrize("begins_anew", [False, True])
 def test_a_table_that_lacks_its_first_rows_does_not_go_on(
-    lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch, begins_anew: bool
 ) -> None:
-    """It was removed between its first binding and its rows. Later it comes back, as another DataSource adopts it."""
+    """It was removed between its first binding and its rows. Later it comes back, as another DataSource adopts it. Of a
+    kind whose next binding has all rows, as Delta's, it goes on."""
+    monkeypatch.setattr(DeltaIngestion, "begins_anew", lambda _: begins_anew)
     both = ingester(shards, spec(lake, "a", "b"), term=1)
     both.recover()
     with monkeypatch.context() as patch:
@@ -116,6 +120,12 @@ def test_a_table_that_lacks_its_first_rows_does_not_go_on(
         write_deltalake(str(lake / "a"), pa.table({"n": [time]}), mode="append")
         alone.tick(Time(time))
     alone.compact_remap()
+    if begins_anew:
+        adopting = ingester(shards, spec(lake, "a", "b"), term=2)
+        adopting.recover()
+        adopting.tick(Time(3700))
+        assert oks(shards, "b") == [(1,)]
+        return
 
     with pytest.raises(SourceUnusable, match=r"table b lacks bindings that are gone: .* Move .*/b away"):
         ingester(shards, spec(lake, "a", "b"), term=2).recover()

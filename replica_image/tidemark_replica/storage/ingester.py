@@ -90,7 +90,8 @@ class Ingester:
         """Raises SourceUnusable where a table without rows has bindings up to the remap's since, which does not pass
         the first binding of a table that is ingested: it was removed before it had its rows, and then adopted."""
         since, empty = self._remap.state().since, [table for table, shard in self._tables if shard.state().upper == 0]
-        if not empty or not 0 < since < self._remap.state().upper or TABLE not in self._source.remap_schema.names:
+        is_gone = 0 < since < self._remap.state().upper and TABLE in self._source.remap_schema.names
+        if not empty or not is_gone or self._source.begins_anew():
             return
         bound = names_in(shards.bindings(Time(since)))
         for table in empty:

@@ -75,6 +75,10 @@ class Source(Protocol):
         table's shard gives up the times before. None: the rows have the binding's time."""
         return None
 
+    def begins_anew(self) -> bool:
+        """Whether a table without rows needs none of the bindings so far, as its next one has all rows."""
+        return False
+
     def is_static(self, table: IngestedTable) -> bool:
         """Whether the table never changes again, so that its upper may run ahead of the clock."""
         return False

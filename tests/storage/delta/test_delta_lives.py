@@ -23,6 +23,7 @@ from tidemark_replica.storage.delta import source
 from tidemark_replica.storage.delta.bindings import BoundVersion
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.source import DeltaIngestion
+from tidemark_replica.storage.ingester import Ingester
 
 
 class DeltaKind:
@@ -102,6 +103,43 @@ def test_a_table_of_a_name_that_adopted_bindings_know(
     lives.settle()
     lives.close()
     assert len(lives.expected) == 3
+    lives.check()
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_table_that_was_removed_between_its_binding_and_its_rows_is_adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
+) -> None:
+    """Its binding is void, and gone by then: the next one has all rows."""
+    monkeypatch.setattr(ingester_module, "REMAP_SINCE_LAG_MS", 100)
+    kind = DeltaKind(tmp_path)
+    lives, append = Lives(tmp_path / "store", kind), Ingester._append
+    a, b = (DeltaTable(name, kind.paths[0], columns=kind.table("n").columns) for name in "ab")
+    assert not lives.begin([a])
+    lives.settle()
+    lives.edit([b], [])
+    location = lives.tables["b"].shard.location
+
+    def dies(self: Ingester, shard: Any, *more: Any) -> None:
+        if shard.location == location:
+            raise KeyboardInterrupt
+        append(self, shard, *more)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Ingester, "_append", dies)
+        with pytest.raises(KeyboardInterrupt):
+            lives.settle()
+    lives.close()
+    lives.edit([], ["b"])
+    for _ in range(4):
+        kind.write()
+        lives.settle()
+    if compacted:
+        lives.compact()
+    assert not lives.begin([a, b])
+    assert lives.tables["b"].shard.location == location
+    lives.settle()
+    lives.close()
     lives.check()
 
 

@@ -191,6 +191,9 @@ class DeltaIngestion(Source):
     def first_time(self, table: IngestedTable) -> Time | None:
         return self._first_times.get(table.id)
 
+    def begins_anew(self) -> bool:
+        return True
+
     def counters(self) -> Mapping[str, int]:
         return {f"version/{name}": bound.version for name, bound in self._bound.items()}
 
