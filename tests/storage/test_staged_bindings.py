@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from tests.storage.delta.delta_tables import ingester as delta_ingester
+from tests.storage.delta.delta_tables import spec_of
 from tests.storage.ingestion_samples import description, oks
-from tidemark_persist import DIFF, TIME, ShardWriters, StagedFile, open_shard, write_staged
+from tidemark_persist import (
+    DIFF,
+    TIME,
+    IndeterminateCommit,
+    MaintenancePolicy,
+    Shard,
+    ShardWriters,
+    StagedFile,
+    StorageError,
+    open_shard,
+    write_staged,
+)
+from tidemark_persist.log import transact
+from tidemark_persist.log.delta_log import DeltaLog
+from tidemark_persist.log.entry import Change
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
-from tidemark_protocol.plan.ingestion import FilesSource, IngestedTable, SourceTable
+from tidemark_protocol.plan.ingestion import DeltaTable, FilesSource, IngestedTable, SourceTable
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.leftovers import Leftovers
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, StagedBindings, staged_files
 
@@ -113,11 +132,128 @@ def tape() -> Tape:
     return Tape()
 
 
-def ingester(root: Path, tape: Tape, term: int) -> Ingester:
+def ingester(
+    root: Path, tape: Tape, term: int, shards: ShardWriters | None = None, leftovers: Leftovers | None = None
+) -> Ingester:
     spec = FilesSource(())  # the ingester does not look at it
-    made = Mortal(description(root, spec, TABLES), WriterTerm(term), TapeIngestion(tape), ShardWriters())
+    shards = shards or ShardWriters()
+    made = Mortal(description(root, spec, TABLES), WriterTerm(term), TapeIngestion(tape), shards, leftovers)
     made.recover()
     return made
+
+
+class Refusing:
+    """Commits to shards of which the location has this end fail, though data files are written. `left`: how many."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, end: str, lands: bool = False) -> None:
+        self.left, put = 0, DeltaLog._put
+        monkeypatch.setattr(transact, "PAUSE_SECONDS", 0.0)
+        monkeypatch.setattr(transact, "UNKNOWNS_MAX", 1)
+
+        def refuse(log: DeltaLog, change: Change) -> None:
+            refused = self.left > 0 and log.storage.location.endswith(end) and change.upper is not None
+            if refused and lands:
+                put(log, change)
+            if refused:
+                self.left -= 1
+                raise OSError("the store takes no commit")
+            put(log, change)
+
+        monkeypatch.setattr(DeltaLog, "_put", refuse)
+
+
+@pytest.mark.parametrize("end", ["remap", "/a"])
+def test_files_of_commits_that_failed_go_with_the_one_that_lands(
+    tmp_path: Path, tape: Tape, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Files of bindings that name them go, and those of appends; what is in the tables stays."""
+    Mortal.ends_at = 0
+    shards, leftovers, refusing = ShardWriters(), Leftovers(), Refusing(monkeypatch, end)
+    now = ingester(tmp_path, tape, 1, shards, leftovers)
+    now.tick(Time(1000))
+    refusing.left = 3
+    for time in (1100, 1200, 1300):
+        with pytest.raises(IndeterminateCommit):
+            (now := ingester(tmp_path, tape, 1, shards, leftovers)).tick(Time(time))
+    found = len(list(tmp_path.glob("a/*.parquet")))
+    assert found == (4 if end == "remap" else 2)  # recovery appends the files that the binding names
+    now = ingester(tmp_path, tape, 1, shards, leftovers)
+    for time in range(1400, 2100, 100):
+        now.tick(Time(time))
+
+    assert oks(tmp_path, "a") == [(n,) for n in range(len(TICKS))]
+    assert oks(tmp_path, "b") == [(0,), (1,), (2,)]
+    for name, files in (("a", len(TICKS)), ("b", 1)):
+        assert len(list(tmp_path.glob(f"{name}/*.parquet"))) == files
+
+
+def test_files_of_a_commit_that_landed_after_all_stay(
+    tmp_path: Path, tape: Tape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Mortal.ends_at = 0
+    shards, leftovers = ShardWriters(), Leftovers()
+    refusing = Refusing(monkeypatch, "remap", lands=True)
+    now = ingester(tmp_path, tape, 1, shards, leftovers)
+    refusing.left = 1
+
+    def silent(log: DeltaLog, slot: int, change: Change, error: BaseException) -> bool:
+        raise StorageError("the store does not answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(DeltaLog, "_resolve", silent)
+        with pytest.raises(IndeterminateCommit):
+            now.tick(Time(1000))
+    now = ingester(tmp_path, tape, 1, shards, leftovers)
+    for time in range(1100, 1900, 100):
+        now.tick(Time(time))
+    assert oks(tmp_path, "a") == [(n,) for n in range(len(TICKS))]
+
+
+def test_a_table_whose_commits_fail_keeps_no_file_of_a_try(
+    tmp_path: Path, tape: Tape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Delta table is read anew for each try. Vacuum takes the files that processes before have left."""
+    path = str(tmp_path / "up")
+    write_deltalake(path, pa.table({"id": [1]}))
+    spec, shards, leftovers = spec_of(DeltaTable("t", path)), ShardWriters(), Leftovers()
+
+    def again() -> Ingester:
+        return delta_ingester(tmp_path, spec, shards=shards, leftovers=leftovers)
+
+    def files() -> int:
+        return len(list(tmp_path.glob("t/*.parquet")))
+
+    now = again()
+    now.recover()
+    now.tick(Time(1000))
+    refusing = Refusing(monkeypatch, "/t")
+    refusing.left = 3
+    write_deltalake(path, pa.table({"id": [2]}), mode="append")
+    with pytest.raises(IndeterminateCommit):
+        now.tick(Time(1100))
+    for _ in range(2):
+        with pytest.raises(IndeterminateCommit):
+            again().recover()
+    assert files() == 1 + 3
+    again().recover()
+    assert files() == 2
+    assert oks(tmp_path, "t") == [(1,), (2,)]
+
+    refusing.left = 2
+    write_deltalake(path, pa.table({"id": [3]}), mode="append")
+    for fails in (True, True, False):
+        shards, leftovers = ShardWriters(), Leftovers()  # another process
+        now = again()
+        with pytest.raises(IndeterminateCommit) if fails else nullcontext():
+            (now.recover(), now.tick(Time(1200)))
+    assert files() == 3 + 2
+    policy = MaintenancePolicy(orphan_age_seconds=0.0, vacuum_grace_seconds=0.0)
+    [(_, shard)] = now.table_shards()
+    for _ in range(2):
+        for work in (vacuuming := Shard.of(shard, policy)).maintenance_due():
+            vacuuming.run_maintenance(work)
+    assert files() == 3
+    assert oks(tmp_path, "t") == [(1,), (2,), (3,)]
 
 
 @pytest.mark.parametrize("after", [False, True])

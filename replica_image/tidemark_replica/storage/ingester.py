@@ -22,7 +22,9 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
 from tidemark_replica.storage.binding_names import TABLE, BindingNames, names_in
 from tidemark_replica.storage.errors import IngestionError, SourceUnusable
+from tidemark_replica.storage.leftovers import FilesOf, Leftovers
 from tidemark_replica.storage.source import Source, SourceShards
+from tidemark_replica.storage.staged_bindings import files_beside
 from tidemark_replica.values.arrow_types import arrow_schema
 
 AHEAD_MS = 10_000
@@ -39,8 +41,15 @@ class Ingester:
     """Ingests one source under one writer term."""
 
     def __init__(
-        self, description: IngestionDescription, term: WriterTerm, source: Source, shards: ShardWriters
+        self,
+        description: IngestionDescription,
+        term: WriterTerm,
+        source: Source,
+        shards: ShardWriters,
+        leftovers: Leftovers | None = None,
     ) -> None:
+        """`leftovers`: of the ingesters of this ingestion before, in this process."""
+        self._leftovers = leftovers or Leftovers()
         self._name, self._term, self._source = description.name, term, source
         self._remap = shards.open(description.remap_location, source.remap_schema, shard_id=description.remap_id)
         self._tables = [(table, _open(shards, table.shard)) for table in description.tables]
@@ -79,7 +88,8 @@ class Ingester:
         named = self._names.in_bindings(binding)
         timed = named.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), named.num_rows))
         self._has_recovered = False
-        self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1))
+        named_files = files_beside(binding, {table.table.name: shard for table, shard in self._tables})
+        self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1), None, named_files)
         self._source.confirm(binding)
         self._apply(binding, time, Time(time + 1))
         self._has_recovered = True
@@ -172,14 +182,23 @@ class Ingester:
         lower: int,
         upper: Time,
         since: Time | None = None,
+        named: FilesOf = (),
     ) -> None:
-        epoch = self._epochs.get(shard.location)
-        outcome = shard.compare_and_append(
-            data, expected_upper=lower, new_upper=upper, term=self._term, since=since, epoch=epoch
-        )
+        """`named`: staged files that the rows of a binding name."""
+        epoch, files = self._epochs.get(shard.location), list(named)
+        if isinstance(data, list):
+            files += [(shard, file) for file in data]
+        try:
+            outcome = shard.compare_and_append(
+                data, expected_upper=lower, new_upper=upper, term=self._term, since=since, epoch=epoch
+            )
+        except BaseException:
+            self._leftovers.note(shard, lower, files)
+            raise
         if isinstance(outcome, UpperMismatch):
             where = f"{self._name}: shard {shard.location}"
             raise ShardMoved(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")
+        self._leftovers.settle(shard, lower, files)
 
 
 def _by_time(updates: pa.Table) -> Iterator[tuple[Time, pa.Table]]:

@@ -49,6 +49,7 @@ from tidemark_replica.storage.introspection.source import IntrospectionIngestion
 from tidemark_replica.storage.introspection.source import tables_of as introspection_tables
 from tidemark_replica.storage.kafka.inspect import tables_of as kafka_tables
 from tidemark_replica.storage.kafka.source import KafkaIngestion
+from tidemark_replica.storage.leftovers import Leftovers
 from tidemark_replica.storage.nexmark.source import NexmarkIngestion
 from tidemark_replica.storage.nexmark.tables import TABLES as NEXMARK_TABLES
 from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
@@ -253,6 +254,7 @@ class _Ingestion(threading.Thread):
         self._ticked = False
         self._source: Source | None = None
         self._errors = TableErrors()
+        self._leftovers = Leftovers()
         self._status = IngestionStatus(command.ingestion.id, "waiting", "starting")
         self._uppers: dict[str, ShardFrontiers] = {}
         self._reported: dict[str, StorageResponse] = {}
@@ -325,7 +327,8 @@ class _Ingestion(threading.Thread):
         try:
             if self._halt.is_set():
                 return  # `interrupt` may have found no source
-            self._tick_until_halt(source, Ingester(description, self._command.term, source, self._manager.shards))
+            shards, term = self._manager.shards, self._command.term
+            self._tick_until_halt(source, Ingester(description, term, source, shards, self._leftovers))
         finally:
             source.close()
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from tidemark_persist import DIFF, StagedFile, restaged
+from tidemark_persist import DIFF, Shard, StagedFile, restaged
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.ingestion import IngestedTable
 
@@ -87,6 +87,18 @@ def staged_files(binding: pa.Table, tables: Iterable[IngestedTable]) -> dict[Glo
         ]
         for table in tables
     }
+
+
+def files_beside(binding: pa.Table, shards: Mapping[str, Shard]) -> list[tuple[Shard, StagedFile]]:
+    """The data files that a binding of any kind of source names, each with the shard that it is beside. `shards`: by
+    the tables' names."""
+    if binding.schema.names[: len(REMAP_SCHEMA)] != REMAP_SCHEMA.names:
+        return []
+    return [
+        (shards[table], StagedFile.from_json(value))
+        for table, entry, value, diff in _rows(binding)
+        if diff > 0 and entry.startswith(_STAGED) and table in shards
+    ]
 
 
 def _rows(binding: pa.Table) -> Iterator[tuple[str, str, str, int]]:

@@ -22,6 +22,7 @@ from tidemark_replica.storage.delta.copies.table_copies import TableCopies
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.leftovers import Leftovers
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("amount", pa.float64()), ("day", pa.date32())])
 Row = tuple[Any, ...]
@@ -114,12 +115,13 @@ def ingester(
     term: int = 1,
     copies: TableCopies | None = None,
     shards: ShardWriters | None = None,
+    leftovers: Leftovers | None = None,
 ) -> Ingester:
-    """A new one, as a new process would make it; or the same process, with the copies that it has begun, and the
-    handles that it has."""
+    """A new one, as a new process would make it; or the same process, with the copies that it has begun, the handles
+    that it has, and the files of appends that failed."""
     tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
     source = DeltaIngestion(spec, None, copies)
-    return Ingester(description(root, spec, tables), WriterTerm(term), source, shards or ShardWriters())
+    return Ingester(description(root, spec, tables), WriterTerm(term), source, shards or ShardWriters(), leftovers)
 
 
 def bound_versions(root: Path, table: str) -> dict[int, int]:

@@ -1,0 +1,42 @@
+"""The staged files of appends that failed. Whether such an append has landed is not known at first: its files stay.
+
+    an append from upper u fails     its files are noted
+    an append from upper u lands     the one that failed has not, and never will: its files are deleted
+    the upper has gone beyond u      it has landed, or another process came first: vacuum knows better
+
+Without this, the files of tries stay until they are a day old, and a store that takes files and no commits fills up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tidemark_persist import Shard, StagedFile, StorageError
+
+FilesOf = Sequence[tuple[Shard, StagedFile]]
+"""Staged files, each with the shard that it is beside."""
+
+
+class Leftovers:
+    """The files of one ingestion in this process, for each shard that it appends to."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, tuple[int, list[tuple[Shard, StagedFile]]]] = {}
+
+    def note(self, shard: Shard, lower: int, files: FilesOf) -> None:
+        """An append to the shard from this upper, with the files or with bindings that name them, has failed."""
+        known = self._noted.get(shard.location)
+        before = known[1] if known is not None and known[0] == lower else []
+        self._noted[shard.location] = lower, [*before, *files]
+
+    def settle(self, shard: Shard, lower: int, files: FilesOf) -> None:
+        """An append to the shard from this upper has landed, with these files. Raises nothing."""
+        at, noted = self._noted.pop(shard.location, (lower, []))
+        if at != lower:
+            return
+        landed = {file.path for _, file in files}
+        for beside, file in noted:
+            if file.path not in landed:
+                with suppress(StorageError):
+                    beside.discard([file])
