@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pytest
 from tidemark_persist import DIFF
 from tidemark_persist.files.row_hashes import RowHashes
 from tidemark_replica.storage.delta.cancellation import SumsWrong, Updates, uncancelled
-from tidemark_replica.storage.delta.side_by_side import side_by_side
+from tidemark_replica.storage.delta.side_by_side import THREADS, side_by_side
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), (DIFF, pa.int64())])
 Row = tuple[int | None, str | None]
@@ -95,10 +96,11 @@ def test_a_sum_that_is_zero_by_chance_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_parts_run_side_by_side_and_end_with_the_reader() -> None:
-    """Each part in its order. A part that fails ends all; parts that were begun are closed."""
-    ended = list[int]()
+    """Each part in its order. A part that fails, or work that does, ends all; parts that were begun are closed."""
+    begun, ended = list[int](), list[int]()
 
     def numbers(first: int, fails: bool = False) -> Iterator[int]:
+        begun.append(first)
         try:
             for i in range(100):
                 if fails and i == 50:
@@ -112,12 +114,31 @@ def test_parts_run_side_by_side_and_end_with_the_reader() -> None:
     assert all([n for n in found if n // 1000 == i] == sorted(n for n in found if n // 1000 == i) for i in range(5))
     assert sorted(ended) == [0, 1000, 2000, 3000, 4000]
 
-    ended.clear()
     with pytest.raises(OSError, match="gone"):
         list(side_by_side(int, [numbers(0), numbers(1000, fails=True)]))  # type: ignore[list-item]
-    assert sorted(ended) == [0, 1000]
-    ended.clear()
-    some = side_by_side(int, [numbers(0), numbers(1000)])  # type: ignore[list-item]
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side(lambda n: 1 // (n - 1003), [numbers(0), numbers(1000)]))  # type: ignore[list-item]
+    some = side_by_side(lambda n: n + 1, [numbers(0), numbers(1000), numbers(2000)])  # type: ignore[list-item]
     next(some)
     some.close()  # type: ignore[attr-defined]
-    assert sorted(ended) == [0, 1000]
+    assert len(begun) >= 5 + 2 + 2 + 1
+    assert sorted(ended) == sorted(begun)
+
+
+def test_parts_wait_for_the_reader_and_not_for_each_other() -> None:
+    """Few results wait to be taken; a part goes on while the other one is slow."""
+    taken, slow = list[int](), Event()
+
+    def numbers(first: int) -> Iterator[int]:
+        for i in range(100):
+            if first == 0 and i == 50:
+                assert slow.wait(60)
+            taken.append(first + i)
+            yield first + i
+
+    found = side_by_side(lambda n: n or None, [numbers(0), numbers(1000)])  # type: ignore[list-item]
+    seen = [next(found) for _ in range(149)]  # 0 is no result
+    assert len([n for n in seen if n >= 1000]) == 100
+    assert len(taken) <= len(seen) + 2 * THREADS + 1
+    slow.set()
+    assert sorted([*seen, *found]) == [*range(1, 100), *range(1000, 1100)]

@@ -18,13 +18,13 @@ might lose many bits are never left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from threading import Lock
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tidemark_persist import DIFF
-from tidemark_persist.files.row_hashes import RowHashes, Words
+from tidemark_persist.files.row_hashes import RowHashes
 from tidemark_replica.storage.delta.side_by_side import side_by_side
 
 SUMS_MAX = 1 << 23
@@ -48,33 +48,41 @@ class CancellationSums:
         self._hashes = RowHashes()
         self._sums = np.zeros(1 << bits, np.uint64)
         self._remains = np.zeros(1 << bits, np.bool_)
+        self._check = np.zeros(1, np.uint64)  # an array wraps around in silence
+        self._lock = Lock()
 
-    def hashed(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], Words]:
-        """The place of each row's sum, and what the row adds to it."""
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Adds the rows. Callable from any thread."""
         places, values = self._hashes.hash_pair(self._rows(batch), batch.num_rows)
         diffs = np.asarray(batch.column(DIFF))
         values *= diffs.view(np.uint64)
         places >>= self._shift
         found = places.view(np.int64)
-        if len(diffs) and (diffs.min() < -DIFF_MAX or diffs.max() > DIFF_MAX):
-            self._remains[found[(diffs < -DIFF_MAX) | (diffs > DIFF_MAX)]] = True
-        return found, values
-
-    def add(self, places: npt.NDArray[np.int64], values: Words) -> None:
-        """Adds what `hashed` gave."""
-        np.add.at(self._sums, places, values)
+        with self._lock:
+            if len(diffs) and (diffs.min() < -DIFF_MAX or diffs.max() > DIFF_MAX):
+                self._remains[found[(diffs < -DIFF_MAX) | (diffs > DIFF_MAX)]] = True
+            np.add.at(self._sums, found, values)
 
     def settle(self) -> None:
         """All updates are added."""
         self._remains |= self._sums != 0
 
-    def remaining(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.uint64]:
-        """The rows that may remain, and what the others add to the check."""
+    def remaining(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The rows that may remain, if there are any. Callable from any thread."""
         hashes = self._hashes.first_hash(self._rows(batch), batch.num_rows)
         remains = self._remains[(hashes >> self._shift).view(np.int64)]
         hashes *= np.asarray(batch.column(DIFF)).view(np.uint64)
         out = np.add.reduce(hashes, where=~remains)
-        return batch.filter(pa.array(remains)), out
+        with self._lock:
+            self._check += out
+        return batch.filter(pa.array(remains)) if remains.any() else None
+
+    def check_left_out(self) -> None:
+        """Raises SumsWrong where the rows that were left out do not cancel."""
+        if self._check[0]:
+            raise SumsWrong(
+                "the files of the change were read twice, and had other rows the second time; they are read again soon"
+            )
 
     def _rows(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(name) for name in self._columns]
@@ -84,15 +92,8 @@ def uncancelled(parts: Callable[[], Iterable[Updates]], columns: Sequence[str], 
     """The updates of all parts without most that cancel. `parts`: gives them anew for each pass; texts may be in
     dictionaries. `columns`: of a row. `rows`: about how many there are. Raises SumsWrong at the end."""
     sums = CancellationSums(columns, rows)
-    for places, values in side_by_side(sums.hashed, parts()):
-        sums.add(places, values)
+    for _ in side_by_side(sums.add, parts()):
+        pass
     sums.settle()
-    check = np.zeros(1, np.uint64)  # an array wraps around in silence
-    for batch, out in side_by_side(sums.remaining, parts()):
-        check += out
-        if batch.num_rows:
-            yield batch
-    if check[0]:
-        raise SumsWrong(
-            "the files of the change were read twice, and had other rows the second time; they are read again soon"
-        )
+    yield from side_by_side(sums.remaining, parts())
+    sums.check_left_out()
