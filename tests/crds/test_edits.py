@@ -286,11 +286,28 @@ def test_columns_are_added_to_a_kafka_table_of_json(kubectl: Kubectl) -> None:
         kubectl.replace(kafka(format="json", columns=columns))
 
 
+@pytest.mark.parametrize("format", ["avro", "protobuf"])
+def test_the_schema_of_a_kafka_table_can_be_edited(kubectl: Kubectl, format: str) -> None:
+    """Whether it adds columns, and nothing else, the operator sees. A format with a schema keeps one."""
+    kubectl.create(kafka(format=format, schema={"inline": "{}"}))
+    for schema in ({"inline": "[]"}, {"configMap": {"name": "m", "key": "k"}}, {"secret": {"name": "s", "key": "k"}}):
+        kubectl.replace(kafka(format=format, schema=schema))
+
+
+def test_a_kafka_table_may_begin_to_evolve(kubectl: Kubectl) -> None:
+    documents = [kafka(format="avro", schema={"subject": "s"}, **more) for more in ({}, {"evolve": "addColumns"}, {})]
+    for document in documents:
+        document["spec"]["kafka"]["registry"] = {"url": "http://registry:8081"}
+    kubectl.create(documents[0])
+    for document in documents[1:]:
+        kubectl.replace(document)
+
+
 def test_other_fields_of_a_kafka_table_cannot_be_edited_beside_it(kubectl: Kubectl) -> None:
     schema = yaml.safe_load((CRDS / "datasources.yaml").read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for part in ("spec", "kafka", "tables"):
         schema = schema["properties"][part]
-    assert KAFKA_TABLE_EDITS.keys() == schema["items"]["properties"].keys() - {"name", "onGap"}
+    assert KAFKA_TABLE_EDITS.keys() == schema["items"]["properties"].keys() - {"name", "onGap", "evolve"}
     befores = {"columns": "format", "framed": "columns", "key": "envelope"}
     made, changed = (dict[str, Any](apiVersion="v1", kind="List", items=[]) for _ in range(2))
     refusable = {name: edit for name, edit in KAFKA_TABLE_EDITS.items() if name != "columns"}

@@ -352,5 +352,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(POSTGRES, all_tables=True),
     PublicationTable("public", "Orders", ("n",), ("größe (column größe is generated)",), "ReplicaIdentity: none"),
     replace(PUBLISHED, iceberg="sales.revenue"),
+    KafkaTable("orders.2", "shop.orders", "avro", (), schema=KafkaSchema(subject="orders-value"), successor=True),
 )
 """The order is that of the lines of `members.tsv`."""

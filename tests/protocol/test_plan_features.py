@@ -96,6 +96,7 @@ WITHIN_SOURCES = {
     "PostgresSource.all_tables",
     "FilesTable.added",
     "KafkaTable.added",
+    "KafkaTable.successor",
     "IngestedTable.bound_as",
     "KafkaSchema.config_map",
 }
@@ -140,6 +141,7 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     assert required_features(replace(database, all_tables=True)) == {"postgresPublications"}
     assert required_features(FilesSource((FilesTable("a.2", "json", "/in", added=("n",)),))) == {"filesSuccessors"}
     assert required_features(KafkaTable("a.2", "a", "json", (), added=("n",))) == {"kafkaSuccessors"}
+    assert required_features(KafkaTable("a.2", "a", "avro", (), successor=True)) == {"kafkaFurtherSuccessors"}
     assert required_features(FilesSource((FilesTable("a", "avro", "/in"),))) == {"filesAvro"}
     assert {"refresh", "filesAvro"} <= set(SUPPORTED_FEATURES)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from tidemark_operator.planning.schema_columns import ColumnDifference
 from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     DeltaTable,
@@ -45,7 +46,7 @@ from tidemark_protocol.plan.successors import (
 )
 
 S = TypeVar("S", bound=SourceSpec)
-EvolvingSource = DeltaSource | PostgresSource | FilesSource
+EvolvingSource = DeltaSource | PostgresSource | FilesSource | KafkaSource
 """Sources whose tables may get columns upstream, and then successors that have them."""
 MAX_TABLES = 128
 """Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
@@ -189,12 +190,6 @@ def _another(table: Any, pinned: Any) -> tuple[str, str]:
     if pinned is None:
         why = "was removed, and a table of that name is another one: give it another name, or make another DataSource"
         return f"table {table.name} {why}", TableEdit.reason
-    if isinstance(table, KafkaTable) and table.schema and _is_same(replace(table, schema=pinned.schema), pinned):
-        why = f"{table.format} is read with the schema that was there when the table began, so it gets no columns"
-        return (
-            f"table {table.name}: {why}; take the edit of the schema back, or give the table another name",
-            COLUMNS_NOT_ADDED,
-        )
     why = f"table {table.name} is ingested as it was defined first, which cannot be edited"
     return f"{why}: take the edit back, or give the table another name", TableEdit.reason
 
@@ -225,6 +220,8 @@ def _with_columns_of(table: Any, pinned: Any) -> Any:
     named = replace(table, name=pinned.name)
     if isinstance(named, FilesTable | KafkaTable) and type(named) is type(pinned):
         named = replace(named, added=pinned.added)
+    if isinstance(named, KafkaTable):
+        named = replace(named, successor=pinned.successor)
     if _names_columns(named, pinned) and set(named.names) == set(pinned.names):
         named = _with_names_of(named, pinned)
     if isinstance(named, IntrospectionTable):
@@ -267,12 +264,14 @@ class _AddedColumns:
 
 
 def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
-    """The columns that the spec adds to a written table, to a table of files, or to one of JSON records; None where it
-    is another kind of table, or differs in something else. The order of the columns is no difference: rows have them by
+    """The columns that the spec adds to a written table, to a table of files, or to one of records; None where it is
+    another kind of table, or differs in something else. The order of the columns is no difference: rows have them by
     name."""
     if not isinstance(table, WrittenTable | FilesTable | KafkaTable) or type(table) is not type(pinned):
         return None
-    if table.columns is None or (isinstance(table, KafkaTable) and table.format != "json"):
+    if isinstance(table, KafkaTable) and isinstance(pinned, KafkaTable) and table.format != "json":
+        return _with_other_schema(table, pinned)
+    if table.columns is None:
         return None
     if _with_columns_as_pinned(table, pinned) != pinned:
         return None
@@ -292,6 +291,19 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
             table = _with_schemas_of(table, pinned)  # keys are found as before
         return _AddedColumns(replace(table, added=(*pinned.added, *names)) if names else None)
     return _AddedColumns(refused=f"table {table.name}: {what}")
+
+
+def _with_other_schema(table: KafkaTable, pinned: KafkaTable) -> _AddedColumns | None:
+    """The table with the schema that the spec has for its values now; None where that is the pinned one, or the table
+    differs in something else. Its columns are known once a replica has looked (`schema_columns`)."""
+    same = _with_schemas_of(table, pinned)
+    if same.schema == pinned.schema or not _is_same(replace(table, schema=pinned.schema), pinned):
+        return None
+    if table.format == "avro" and not table.framed:
+        why = "records of avro without a frame do not say which schema they were written with, so it gets no columns"
+        mend = "take the edit of the schema back, or give the table another name"
+        return _AddedColumns(refused=f"table {table.name}: {why}; {mend}")
+    return _AddedColumns(replace(same, schema=table.schema, successor=True))
 
 
 def _not_in_csv(table: Any, pinned: Any) -> str:
@@ -378,6 +390,20 @@ def _next(table: IngestedTable, pinned: IngestionDescription) -> IngestedTable |
     return min(later, key=lambda each: number(each.table.name), default=None)
 
 
+def evolving_tables(pinned: IngestionDescription, source: S, evolving: Collection[str]) -> S:
+    """The source with the tables in `evolving`, as the spec has them: their columns, and schemas of values, are looked
+    for anew; schemas of keys are the pinned ones."""
+    assert isinstance(source, EvolvingSource)
+    tables: list[Any] = [table for table in source.tables if table.name in evolving]
+    if isinstance(pinned.source, KafkaSource):
+        known = {table.name: table for table in pinned.source.tables}
+        last = newest(known)
+        known = {name: known[stored] for name, stored in last.items()}
+        keys = {n: _with_schemas_of(t, known[n]).key_schema for n, t in ((t.name, t) for t in tables) if n in known}
+        tables = [replace(table, key_schema=keys.get(table.name, table.key_schema)) for table in tables]
+    return with_tables(source, tables)
+
+
 def with_more_columns(
     pinned: IngestionDescription, found: Iterable[SourceTable], evolving: Collection[str]
 ) -> list[Any]:
@@ -389,6 +415,12 @@ def with_more_columns(
     added = []
     for name in evolving:
         before, columns = known.get(last.get(name, "")), now[name].columns if name in now else ()
+        if isinstance(before, KafkaTable) and before.schema is not None and columns:
+            difference = ColumnDifference.of(pinned, now[name])
+            if difference.more and not difference.other:
+                schema = replace(before.schema, text=now[name].schema)
+                added.append(replace(before, name=successor(name, every), schema=schema, successor=True))
+            continue
         if before is None or not set(before.columns or ()) < set(columns):
             continue
         if isinstance(before, FilesTable) and before.columns is not None:

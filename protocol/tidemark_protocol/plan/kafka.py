@@ -51,7 +51,7 @@ class KafkaTable:
     `avro` and `protobuf` have `key_schema` instead; `key_framed`: keys begin with a registry's frame.
 
     `added`: names of columns that an earlier table of the name in the spec had not (`successors.py`): this table begins
-    with all records of that one.
+    with all records of that one. `successor`: so does this one, whose further columns are those of its `schema`.
     """
 
     name: str
@@ -72,6 +72,7 @@ class KafkaTable:
     key_schema: KafkaSchema | None = None
     key_framed: bool = False
     added: tuple[str, ...] = ()
+    successor: bool = False
 
 
 @wire_name("KafkaSource")

@@ -35,6 +35,7 @@ FEATURES = {
     "PostgresSource.all_tables": "postgresPublications",
     "FilesTable.added": "filesSuccessors",
     "KafkaTable.added": "kafkaSuccessors",
+    "KafkaTable.successor": "kafkaFurtherSuccessors",
     "IngestedTable.bound_as": "boundNames",
     "KafkaSchema.config_map": "schemaConfigMaps",
 }

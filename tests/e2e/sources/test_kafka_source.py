@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.ma
 EXAMPLE = CHECKOUT / "examples" / "kafka"
 SCHEMA = {"type": "record", "name": "State", "fields": [{"name": "id", "type": "long"}]}
 NEWER_SCHEMA = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "state", "type": ["null", "string"]}]}
+READABLE_SCHEMA = {**SCHEMA, "fields": [*SCHEMA["fields"], {**NEWER_SCHEMA["fields"][-1], "default": None}]}
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,19 @@ def test_avro_by_a_registry_is_read_by_the_schema_that_was_pinned(system: System
         system.kill_replica()
         change(kafka, topic, framed(second, written(NEWER_SCHEMA, {"id": 2, "state": "new"})))
         wait_for("both rows", lambda: rows() == [{"id": 1}, {"id": 2}], system.log)
+
+        spec = document["spec"]["kafka"]["tables"][0]
+        spec["schema"] = {"subject": "states-value", "version": 2}  # its new field has no default
+        system.apply("DataSource", "shipments", document["spec"])
+        message = system.wait_condition("datasource", "shipments", "SchemaKnown", "False", "SourceUnreadable")
+        assert "$.state: the writer has no such field, and the reader's has no default" in message
+        third = server.register("states-value", READABLE_SCHEMA)
+        spec |= {"schema": {"subject": "states-value"}, "evolve": "addColumns"}
+        system.apply("DataSource", "shipments", document["spec"])
+        change(kafka, topic, framed(third, written(READABLE_SCHEMA, {"id": 3, "state": "last"})))
+        expected = [{"id": 1, "state": None}, {"id": 2, "state": "new"}, {"id": 3, "state": "last"}]
+        wait_for("the column of all rows", lambda: rows() == expected, system.log)
+        system.wait_condition("datasource", "shipments", "SchemaKnown")
 
 
 def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kafka: Broker) -> None:

@@ -10,7 +10,7 @@ newest one is what is ingested, and tables that only an earlier one names are wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from random import sample
@@ -40,12 +40,15 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Conflict
 from tidemark_operator.kube.revisions import RevisionOwner
 from tidemark_operator.planning.published_tables import abridged
+from tidemark_operator.planning.schema_columns import columns_not_added, other_columns, with_schemas_elsewhere
 from tidemark_operator.planning.shards import free_version, version_of
 from tidemark_operator.planning.table_edit import (
+    COLUMNS_NOT_ADDED,
     MAX_TABLES,
     EvolvingSource,
     TableEdit,
     edited,
+    evolving_tables,
     named_in,
     removable,
     table_edit,
@@ -67,8 +70,8 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
     WrittenSource,
 )
-from tidemark_protocol.plan.kafka import KafkaTable
-from tidemark_protocol.plan.successors import newest, number, spec_name
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.successors import dead_letters, newest, number, spec_name
 
 EVOLVE_SECONDS = 60.0
 """The pause between two looks for further columns."""
@@ -85,6 +88,8 @@ class _Added:
     source: SourceSpec | None = None
     tables: tuple[IngestedTable, ...] = ()
     failure: IngestionFailure | None = None
+    changed: tuple[KafkaTable, ...] = ()
+    """Pinned tables that get none, as their schema is in another place alone."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +142,9 @@ class TableEdits:
         readers = self._readers(state, edit.removed)
         removed = removable(state.pinned, edit.removed, readers.keys(), partial(self._has_begun, state))
         try:
-            if removed or added.tables or edit.changed:
-                await self._store(state, source, removed, added, edit.changed)
+            changed = (*edit.changed, *added.changed)
+            if removed or added.tables or changed:
+                await self._store(state, source, removed, added, changed)
             obstacle = _obstacle(edit, readers, source.source)
             state.edit = added.failure or obstacle or self._look_failure(state, source) or left_out
         except Rejected as error:
@@ -163,7 +169,7 @@ class TableEdits:
         now, looked = monotonic(), self._looks.get(state.key)
         if (looked is not None and now < looked.at + EVOLVE_SECONDS) or not isinstance(source.source, EvolvingSource):
             return None
-        present = with_tables(source.source, (t for t in source.source.tables if t.name in source.evolving))
+        present = evolving_tables(state.pinned, source.source, source.evolving)
         try:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
@@ -171,7 +177,10 @@ class TableEdits:
                 found, error = await _readable(present, state.pinned, running, until=now + ONE_BY_ONE_SECONDS)
         except Waiting:
             return None
-        self._looks[state.key] = _Look(now, IngestionFailure("SourceUnreadable", error) if error else None)
+        failure = IngestionFailure("SourceUnreadable", error) if error else None
+        if failure is None and (other := other_columns(state.pinned, found)):
+            failure = IngestionFailure(COLUMNS_NOT_ADDED, other)
+        self._looks[state.key] = _Look(now, failure)
         more = with_more_columns(state.pinned, found, sorted(source.evolving))
         return with_tables(source.source, more) if more else None
 
@@ -218,8 +227,15 @@ class TableEdits:
                     new = with_tables(new, (table for table in new.tables if table.name in readable))
                     found = tuple(readable[table.name] for table in new.tables)
             failure = IngestionFailure("SourceUnreadable", error) if error else None
-            if failure is not None and not found:
-                return _Added(failure=failure)
+            moved: tuple[KafkaTable, ...] = ()
+            if isinstance(new, KafkaSource):
+                moved = with_schemas_elsewhere(state.pinned, new, found)
+                new, found = _leave_out(new, found, {spec_name(table.name) for table in moved})
+                if refused := columns_not_added(state.pinned, new, found):
+                    failure = IngestionFailure(COLUMNS_NOT_ADDED, next(iter(refused.values())))
+                    new, found = _leave_out(new, found, set(map(spec_name, refused)))
+            if (failure is not None or moved) and not found:
+                return _Added(failure=failure, changed=moved)
             if missing := without_columns(new, found):
                 return _Added(failure=_no_columns(missing))
             if len(state.pinned.tables) + len(found) > MAX_TABLES:
@@ -231,7 +247,7 @@ class TableEdits:
             return _Added(failure=IngestionFailure(error.reason, str(error)))
         remap = state.pinned.remap_id
         tables = tuple(ingested_table(state.uid, locations, version, table, remap) for table in found)
-        return _Added(with_columns(new, found), tables, failure)
+        return _Added(with_columns(new, found), tables, failure, moved)
 
     async def _store(
         self,
@@ -293,6 +309,16 @@ class TableEdits:
         for key, table in readers_of(self._context.registry, state.key, removed):
             readers.setdefault(named_in(state.pinned, table), []).append(key.name)
         return readers
+
+
+def _leave_out(
+    source: KafkaSource, found: Sequence[SourceTable], names: Set[str]
+) -> tuple[KafkaSource, tuple[SourceTable, ...]]:
+    """The source and its tables without those that have these names in the spec, and without their dead letters."""
+    left = [table.name for table in source.tables if spec_name(table.name) not in names]
+    stay = {each for name in left for each in (name, dead_letters(name))}
+    tables = (table for table in source.tables if table.name in left)
+    return with_tables(source, tables), tuple(table for table in found if table.name in stay)
 
 
 def _after_earlier(found: tuple[SourceTable, ...], pinned: IngestionDescription) -> tuple[tuple[SourceTable, ...], int]:

@@ -109,7 +109,7 @@ def _files(fields: Fields) -> FilesSource:
 
 
 def _evolving(spec: Fields) -> frozenset[str]:
-    kinds = [spec.child(kind) for kind in ("delta", "postgres", "files") if spec.has(kind)]
+    kinds = [spec.child(kind) for kind in ("delta", "postgres", "files", "kafka") if spec.has(kind)]
     return frozenset(t.text("name") for kind in kinds for t in kind.children("tables") if t.has("evolve"))
 
 

@@ -118,6 +118,25 @@ def text_of_files(main: str, imports: Sequence[tuple[str, str]]) -> str:
     return base64.b64encode(files.SerializeToString(deterministic=True)).decode()
 
 
+def renumbered(before: Any, now: Any, at: str = "$", checked: set[tuple[str, str]] | None = None) -> str:
+    """The first field of the message type `before` whose name has another number in the type `now`, as a text; empty
+    without one. `checked`: as of `misfit`."""
+    checked, pair = set() if checked is None else checked, (before.full_name, now.full_name)
+    if pair in checked:
+        return ""
+    checked.add(pair)
+    for field in before.fields:
+        other, place = now.fields_by_name.get(field.name), f"{at}.{field.name}"
+        if other is None:
+            continue
+        if other.number != field.number:
+            return f"{place}: the field has the number {other.number} in the new schema, and had {field.number}"
+        inner = field.message_type, other.message_type
+        if None not in inner and (why := renumbered(*inner, place, checked)):
+            return why
+    return ""
+
+
 def misfit(writer: Any, reader: Any, at: str = "$", checked: set[tuple[str, str]] | None = None) -> str:
     """Return why messages of the writer's type cannot be read as the reader's; empty where they can. Fields go by
     number; a field that only one type has is ignored. `checked`: pairs of types that are not checked again."""

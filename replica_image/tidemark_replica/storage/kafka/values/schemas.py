@@ -64,7 +64,7 @@ def schema_columns(encoding: Encoding) -> tuple[Column, ...]:
     schema = _schema(encoding)
     try:
         if encoding.format == "avro":
-            reader = _record(schema.text, encoding)
+            reader = parsed_schema(encoding)
             reader = row_of(reader) if encoding.is_event else reader
             columns = columns_of_record(reader, "$.after" if encoding.is_event else "$")
             check_reader(reader)
@@ -94,6 +94,11 @@ def _schema(encoding: Encoding) -> KafkaSchema:
     if encoding.schema is None:
         raise SourceUnusable(f"{encoding.where}: format {encoding.format} needs a schema")
     return encoding.schema
+
+
+def parsed_schema(encoding: Encoding) -> AvroType:
+    """The pinned schema of Avro. Raises SchemaRefused."""
+    return _record(_schema(encoding).text, encoding)
 
 
 def _record(text: str, encoding: Encoding) -> AvroType:
@@ -138,7 +143,7 @@ class _AvroValues:
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
-        self._pinned = _record(_schema(encoding).text, encoding)
+        self._pinned = parsed_schema(encoding)
         self._row = row_of(self._pinned) if encoding.is_event and not encoding.is_head else None
         any_writer = AvroType("record", fields=(AvroField("op", AvroType("string")),))
         reader = self._reader(any_writer if encoding.is_event else self._pinned)
