@@ -186,7 +186,8 @@ def test_a_postgres_source_may_name_its_tables_or_follow_all(kubectl: Kubectl) -
     kubectl.replace(every)
     with pytest.raises(KubectlFailed, match="nothing but tables can be changed"):
         kubectl.replace(postgres(allTables=True, publication="other"))
-    kubectl.replace(postgres(allTables=True))
+    for evolve in ({"evolve": "addColumns"}, {}):
+        kubectl.replace(postgres(allTables=True, **evolve))
     kubectl.replace(postgres())
 
 

@@ -134,6 +134,7 @@ SOURCES = [
     (postgres(exceptTables=[{"table": "t"}]), "exceptTables is for allTables"),
     (postgres(allTables=False, exceptTables=[{"table": "t"}]), "exceptTables is for allTables"),
     (postgres(allTables=True, exceptTables=[]), "exceptTables: .* at least 1"),
+    (postgres(evolve="addColumns"), "evolve of the source is for allTables"),
     (postgres(tables=ABSENT), "tables must name a table, unless allTables is true"),
     (postgres(allTables=False, tables=ABSENT), "tables must name a table, unless allTables is true"),
     (postgres(port=0), "port: .* greater than or equal to 1"),

@@ -96,6 +96,12 @@ def with_published_tables(
     )
 
 
+def unnamed_tables(published: PublishedSource, named: PostgresSource) -> frozenset[str]:
+    """The tables that are followed with all of their columns, but those that the spec itself names."""
+    own = {table.name for table in named.tables}
+    return frozenset(t.name for t in published.source.tables if t.name not in own and not t.names)
+
+
 def upstream(table: PostgresTable) -> Upstream:
     """The schema and the name in the database."""
     return table.schema, table.table

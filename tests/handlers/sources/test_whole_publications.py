@@ -140,6 +140,27 @@ def test_published_tables_are_followed_and_later_ones_too(tmp_path: Path, monkey
     follow(tmp_path, monkeypatch, upstream, scenario)
 
 
+def test_columns_that_come_to_a_publication_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `evolve` of the source: of tables without an entry, and of which no column is left out."""
+    upstream = Upstream("a", "b", "c")
+    upstream.published["c"] = PublicationTable("public", "c", ("id",), ("g (column g is generated)",))
+
+    async def scenario(source: Followed) -> None:
+        source.spec |= {"tables": [{"name": "b", "table": "b"}]}
+        assert await source.reconcile() == ["b", "a", "c"]
+        upstream.columns = dict.fromkeys("ab", (*COLUMNS, Column("vip", BIGINT)))
+        assert await source.reconcile(2) == ["b", "a", "c"]
+        source.spec |= {"evolve": "addColumns"}
+        assert await source.reconcile(2) == ["b", "a", "c", "a.2"]
+        assert source.failure is None
+        upstream.published["d"] = PublicationTable("public", "d")
+        assert await source.reconcile(2) == ["b", "a", "c", "a.2", "d"]
+        upstream.columns["d"] = (*COLUMNS, Column("vip", BIGINT))
+        assert await source.reconcile(2) == ["b", "a", "c", "a.2", "d", "d.2"]
+
+    follow(tmp_path, monkeypatch, upstream, scenario)
+
+
 def test_an_operator_that_begins_follows_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where upstream is away, or has other tables by now: each shard stays its table's."""
     stored, upstream = StoredObjects(), Upstream("a", "b")

@@ -39,7 +39,7 @@ from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Conflict
 from tidemark_operator.kube.revisions import RevisionOwner
-from tidemark_operator.planning.published_tables import abridged
+from tidemark_operator.planning.published_tables import abridged, unnamed_tables
 from tidemark_operator.planning.schema_columns import columns_not_added, other_columns, with_schemas_elsewhere
 from tidemark_operator.planning.shards import free_version, version_of
 from tidemark_operator.planning.table_edit import (
@@ -66,6 +66,7 @@ from tidemark_protocol.plan.ingestion import (
     GeneratedSource,
     IngestedTable,
     IngestionDescription,
+    PostgresSource,
     SourceSpec,
     SourceTable,
     WrittenSource,
@@ -122,8 +123,10 @@ class TableEdits:
         published = self._publications.published(source, state.key, state.pinned)
         left_out = self._publications.failure(source, state.key, published)
         wanted = with_unknown_relations(state.pinned, source.source) if source.all_relations else source.source
-        if published is not None:
-            source, wanted = replace(source, source=published.source), published.source
+        if published is not None and isinstance(source.source, PostgresSource):
+            unnamed = unnamed_tables(published, source.source) if source.all_evolve else frozenset()
+            source = replace(source, source=published.source, evolving=source.evolving | unnamed)
+            wanted = published.source
         state.columns_left_out = abridged(published.columns_left_out) if published is not None else ""
         edit = table_edit(state.pinned, wanted, published.repeated if published is not None else ())
         evolves = edit.added is None and bool(source.evolving)

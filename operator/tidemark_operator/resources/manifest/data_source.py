@@ -63,6 +63,8 @@ class DataSource:
     """Whether tables of an earlier DataSource of this name are gone on with."""
     evolving: frozenset[str] = frozenset()
     """The tables that take further columns as they come upstream."""
+    all_evolve: bool = False
+    """Whether the tables of a publication that is followed as a whole do so, too, but those that the spec names."""
     all_relations: bool = False
     """Whether it is of kind introspection, and names no relations: it has all."""
     excepted: frozenset[tuple[str, str]] = frozenset()
@@ -80,6 +82,7 @@ class DataSource:
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
             adopt=spec.flag("adopt", False),
             evolving=_evolving(spec),
+            all_evolve=spec.has("postgres") and spec.child("postgres").has("evolve"),
             excepted=excepted_tables(spec.child("postgres")) if spec.has("postgres") else frozenset(),
             all_relations=spec.has("introspection") and not spec.child("introspection").texts("relations"),
         )
