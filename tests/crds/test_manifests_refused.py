@@ -203,7 +203,7 @@ SOURCES = [
     (followed("shop.transaction", start={"at": "latest"}), "start at earliest"),
     (
         followed("shop.transaction", columns=ABSENT, format="avro", schema={"inline": "{}"}),
-        "the values of tables of envelope debezium are of format json",
+        "or of avro with the frame of a registry",
     ),
     (followed("shop.transaction", envelope="upsert"), "transactions are followed by tables of envelope debezium"),
     (bent("DataSource", {"kinesis": {}}), 'unknown field "spec.kinesis"'),

@@ -353,5 +353,6 @@ MEMBERS: tuple[Any, ...] = (
     PublicationTable("public", "Orders", ("n",), ("größe (column größe is generated)",), "ReplicaIdentity: none"),
     replace(PUBLISHED, iceberg="sales.revenue"),
     KafkaTable("orders.2", "shop.orders", "avro", (), schema=KafkaSchema(subject="orders-value"), successor=True),
+    KafkaTable("orders", "shop.public.orders", "avro", (), marked_in_avro=True),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -97,6 +97,7 @@ WITHIN_SOURCES = {
     "FilesTable.added",
     "KafkaTable.added",
     "KafkaTable.successor",
+    "KafkaTable.marked_in_avro",
     "IngestedTable.bound_as",
     "KafkaSchema.config_map",
 }
@@ -142,6 +143,7 @@ def test_a_plan_needs_the_features_of_its_own_nodes_alone() -> None:
     assert required_features(FilesSource((FilesTable("a.2", "json", "/in", added=("n",)),))) == {"filesSuccessors"}
     assert required_features(KafkaTable("a.2", "a", "json", (), added=("n",))) == {"kafkaSuccessors"}
     assert required_features(KafkaTable("a.2", "a", "avro", (), successor=True)) == {"kafkaFurtherSuccessors"}
+    assert required_features(KafkaTable("a", "a", "avro", (), marked_in_avro=True)) == {"kafkaAvroTransactions"}
     assert required_features(FilesSource((FilesTable("a", "avro", "/in"),))) == {"filesAvro"}
     assert {"refresh", "filesAvro"} <= set(SUPPORTED_FEATURES)
 

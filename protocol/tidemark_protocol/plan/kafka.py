@@ -52,6 +52,7 @@ class KafkaTable:
 
     `added`: names of columns that an earlier table of the name in the spec had not (`successors.py`): this table begins
     with all records of that one. `successor`: so does this one, whose further columns are those of its `schema`.
+    `marked_in_avro`: it follows transactions by events in Avro.
     """
 
     name: str
@@ -73,6 +74,7 @@ class KafkaTable:
     key_framed: bool = False
     added: tuple[str, ...] = ()
     successor: bool = False
+    marked_in_avro: bool = False
 
 
 @wire_name("KafkaSource")

@@ -36,6 +36,7 @@ FEATURES = {
     "FilesTable.added": "filesSuccessors",
     "KafkaTable.added": "kafkaSuccessors",
     "KafkaTable.successor": "kafkaFurtherSuccessors",
+    "KafkaTable.marked_in_avro": "kafkaAvroTransactions",
     "IngestedTable.bound_as": "boundNames",
     "KafkaSchema.config_map": "schemaConfigMaps",
 }

@@ -14,6 +14,13 @@ Event = Mapping[str, Any]
 DATE = {"type": "int", "connect.version": 1, "connect.name": "io.debezium.time.Date"}
 MICROS = {"type": "long", "connect.version": 1, "connect.name": "io.debezium.time.MicroTimestamp"}
 ZONED = {"type": "string", "connect.version": 1, "connect.name": "io.debezium.time.ZonedTimestamp"}
+COLLECTION = {
+    "type": "record",
+    "name": "collection",
+    "namespace": "event",
+    "fields": [{"name": "data_collection", "type": "string"}, {"name": "event_count", "type": "long"}],
+}
+"""The number of events of one table, in the END of a transaction."""
 _SNAPSHOT = {
     "type": "string",
     "connect.version": 1,

@@ -19,9 +19,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.avro.samples import written
 from tests.kafka.broker import Broker
+from tests.kafka.debezium.avro_events import COLLECTION, envelope, event_of, nullable, record
 from tests.kafka.topics import SECONDS, producer
+from tests.schema_registry.registry import Registry, framed
+from tidemark_protocol.plan.kafka import KafkaSchema, KafkaTable
 
+SCHEMAS = {
+    "key": record("Key", {"name": "id", "type": "long"}),
+    "value": envelope({"name": "id", "type": "long"}, nullable("string", "name"), nullable("string", "vip")),
+    "end-key": record("TransactionMetadataKey", {"name": "id", "type": "string"}),
+    "end": record(
+        "TransactionMetadataValue",
+        {"name": "status", "type": "string"},
+        {"name": "id", "type": "string"},
+        nullable("long", "event_count"),
+        nullable({"type": "array", "items": COLLECTION}, "data_collections"),
+        {"name": "ts_ms", "type": "long"},
+        namespace="io.debezium.connector.common",
+    ),
+}
+"""What a converter registers, of keys and values of tables and of transactions."""
 Rows = dict[str, dict[int, str]]
 """By table, the name of each key."""
 
@@ -77,11 +96,19 @@ class Message:
 
 class Connector:
     """Writes the log into topics `<prefix>.public.<table>` and `<prefix>.transaction`. `source`: fields of the events'
-    source that are others than PostgreSQL's."""
+    source that are others than PostgreSQL's. `registry`: where it registers the schemas of what it writes in Avro."""
 
     def __init__(
-        self, kafka: Broker, prefix: str, upstream: Upstream, partitions: int, schemas: bool = False, **source: Any
+        self,
+        kafka: Broker,
+        prefix: str,
+        upstream: Upstream,
+        partitions: int,
+        schemas: bool = False,
+        registry: Registry | None = None,
+        **source: Any,
     ) -> None:
+        self._ids = {} if registry is None else {kind: registry.register(kind, of) for kind, of in SCHEMAS.items()}
         self._upstream, self._prefix, self._partitions, self._source = upstream, prefix, partitions, source
         self._schemas = schemas
         self._writer = producer(kafka, **{"max.in.flight": 1})
@@ -220,12 +247,35 @@ class Connector:
 
     def _write(self, message: Message, partition: int) -> None:
         key, value = (self._wrapped(each) for each in (message.key, message.value))
+        if self._ids:
+            key, value = self._framed(message)
         self._writer.produce(message.topic, value, key, partition)
+
+    def _framed(self, message: Message) -> tuple[bytes, bytes | None]:
+        """The key and the value in Avro."""
+        if message.topic == self.transaction_topic:
+            key = framed(self._ids["end-key"], written(SCHEMAS["end-key"], message.key))
+            return key, framed(self._ids["end"], written(SCHEMAS["end"], message.value))
+        key = framed(self._ids["key"], written(SCHEMAS["key"], message.key))
+        return key, event_of(self._ids["value"], SCHEMAS["value"], message.value)
 
     def _wrapped(self, value: Any) -> bytes | None:
         if value is None:
             return None
         return json.dumps({"schema": {"type": "struct"}, "payload": value} if self._schemas else value).encode()
+
+
+def pinned_row(*names: str) -> str:
+    """A schema of events whose rows have these texts."""
+    row = record("Value", *(nullable("string", name) for name in names))
+    return json.dumps(record("Envelope", nullable(row, "after")))
+
+
+def avro_table(name: str, topic: str) -> KafkaTable:
+    """A table of such events in Avro, with the column name."""
+    schema, key = KafkaSchema(pinned_row("name")), KafkaSchema(json.dumps(SCHEMAS["key"]))
+    by_key: dict[str, Any] = {"envelope": "debezium", "key_format": "avro", "key_schema": key, "key_framed": True}
+    return KafkaTable(name, topic, "avro", (), schema=schema, framed=True, marked_in_avro=True, **by_key)
 
 
 def place(transaction: int, change: int) -> int:

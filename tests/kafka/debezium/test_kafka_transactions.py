@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.debezium.connector import Change, Connector, Rows, Upstream
+from tests.kafka.debezium.connector import Change, Connector, Rows, Upstream, avro_table
 from tests.kafka.topics import Run, add_partitions, delete_records, delete_topic, new_topic, no_secret, produce, spec_of
+from tests.schema_registry.registry import Registry
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column
@@ -41,6 +42,7 @@ class Shop:
 
     def __init__(self, kafka: Broker, partitions: int = 2, names: tuple[str, ...] = NAMES, **connector: Any) -> None:
         self.kafka, self.prefix = kafka, f"shop-{uuid.uuid4().hex[:8]}"
+        self.registry: Registry | None = connector.get("registry")
         self.upstream = Upstream(names)
         self.connector = Connector(kafka, self.prefix, self.upstream, partitions, **connector)
         for name in names:
@@ -50,9 +52,13 @@ class Shop:
 
     def spec(self, *names: str, **options: Any) -> KafkaSource:
         tables = (self.table(name) for name in names or self.upstream.tables)
-        return spec_of(self.kafka, *tables, **{"transactions": self.connector.transaction_topic} | options)
+        given = {"transactions": self.connector.transaction_topic}
+        given |= {"registry": self.registry.url} if self.registry is not None else {}
+        return spec_of(self.kafka, *tables, **given | options)
 
     def table(self, name: str, **options: Any) -> KafkaTable:
+        if self.registry is not None:
+            return replace(avro_table(name, self.connector.topic(name)), **options)
         keyed: dict[str, Any] = {"envelope": "debezium", "key_format": "json", "key_columns": (Column("id", BIGINT),)}
         return KafkaTable(name, self.connector.topic(name), "json", (Column("name", STRING),), **(keyed | options))
 

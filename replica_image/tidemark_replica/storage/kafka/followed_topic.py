@@ -33,10 +33,12 @@ from tidemark_replica.storage.kafka.stop import (
     BrokersAway,
 )
 from tidemark_replica.storage.kafka.topics import Topic, Topics
+from tidemark_replica.storage.kafka.transactions.avro_metadata import AvroMarks
+from tidemark_replica.storage.kafka.transactions.metadata import MarksOf, json_marks
 from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, FateOf, RankOf, ReadAhead, Recall
 from tidemark_replica.storage.kafka.values.decoding import decoder_of, head_decoder_of, key_decoder_of, value_columns
 from tidemark_replica.storage.kafka.values.framing import TooManySchemas
-from tidemark_replica.storage.schema_registry import SchemaRegistry
+from tidemark_replica.storage.schema_registry import RegistryAway, SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
 LOG = logging.getLogger(__name__)
@@ -78,6 +80,9 @@ class FollowedTopic:
         self._head_decoder = head_decoder_of(table, registry)
         self._schema = arrow_schema(columns_of(table))
         self._value_names = [column.name for column in value_columns(table)]
+        self._marks_of: MarksOf = json_marks
+        if self._prefix and table.format == "avro" and registry is not None:
+            self._marks_of = AvroMarks(registry)
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
         self._letters: Destination | None = None
@@ -211,20 +216,28 @@ class FollowedTopic:
     ) -> None:
         """Reads records that `take` gives, about `bytes_max` bytes of them; at most `memory` bytes and `runs` are kept.
         `more`: the others wait for this table, so it reads on when memory is full. Raises TableStopped,
-        BrokersAway."""
+        BrokersAway, RegistryAway."""
         reader = self._opened(bound)
+        reader.records_max = self._records_max
         if self.ahead is None:
-            self.ahead = ReadAhead(self.table.topic, self._prefix, memory, runs, self.recall)
+            self.ahead = ReadAhead(self.table.topic, self._prefix, memory, runs, self.recall, self._marks_of)
         ahead = self.ahead
         if ahead.is_full and not more:
             return
         reader.pause(ahead.crowded(len(reader.offsets)))
         wait = 0.0 if reader.problem else min(WAIT_SECONDS, seconds)
-        for records in reader.read(bytes_max, wait, seconds):
-            ahead.add(records, watermark)
-            reader.pause(ahead.crowded(len(reader.offsets)))
-            if ahead.is_full and not more:
-                return
+        try:
+            for records in reader.read(bytes_max, wait, seconds):
+                ahead.add(records, watermark)
+                reader.pause(ahead.crowded(len(reader.offsets)))
+                if ahead.is_full and not more:
+                    return
+        except RegistryAway as error:
+            if isinstance(error, TooManySchemas):
+                self.read_less_at_once()
+            self.close()  # the records are read again
+            raise
+        self._records_max = min(2 * self._records_max, BATCH_RECORDS)
 
     def take(
         self,

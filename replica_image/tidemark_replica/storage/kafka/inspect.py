@@ -105,8 +105,9 @@ def _check_transactions(spec: KafkaSource) -> None:
         if not table.topic.startswith(prefix):
             text = f"topic {table.topic} does not begin with {prefix}, as that of the transactions does"
             raise SourceUnusable(f"table {table.name}: {text}")
-        if table.format != "json":
-            raise SourceUnusable(f"table {table.name}: with transactions its events are in JSON, not in {table.format}")
+        if table.format != "json" and not (table.format == "avro" and table.framed):
+            text = "with transactions its events are in JSON, or in Avro with the frame of a registry"
+            raise SourceUnusable(f"table {table.name}: {text}")
         if table.start != "earliest":
             raise SourceUnusable(f"table {table.name}: with transactions it starts at earliest, not {table.start}")
 

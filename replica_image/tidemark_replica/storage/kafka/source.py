@@ -72,7 +72,7 @@ class KafkaIngestion(Source):
         self._tables = {t.name: FollowedTopic(t, registry, self._consumer, prefix) for t in in_order}
         self._successors = Successors(self._tables)
         together = {name: topic for name, topic in self._tables.items() if topic.follows_transactions}
-        self._cuts = TransactionCuts(spec.transactions, together, self._consumer, spec.max_bytes_per_tick)
+        self._cuts = TransactionCuts(spec.transactions, together, self._consumer, spec.max_bytes_per_tick, registry)
         self._memory = min(spec.max_bytes_per_tick, AHEAD_BYTES // max(1, len(together)))
         self._runs = RUNS_MAX // max(1, len(together))
         self._undecoded: dict[str, AnswerWait] = {}
@@ -228,15 +228,6 @@ class KafkaIngestion(Source):
         self._gaps = {n: Gaps.from_json(v) for (n, entry), v in entries.items() if entry == _GAPS and n in self._tables}
         self._stopped = {n: text for (n, entry), text in entries.items() if entry == _STOPPED and n in self._tables}
 
-    def _least_offsets(self) -> dict[str, dict[int, int]]:
-        """The next offset of the table that is farthest behind, by topic and partition; stopped tables do not count."""
-        least: dict[str, dict[int, int]] = {}
-        for name in self._bound.keys() - self._stopped.keys():
-            offsets = least.setdefault(self._tables[name].table.topic, {})
-            for partition, offset in self._bound[name].offsets.items():
-                offsets[partition] = min(offset, offsets.get(partition, offset))
-        return least
-
     def _consumer(self) -> Consumer:
         return self._connection.consumer(self._settings)
 
@@ -260,7 +251,8 @@ class KafkaIngestion(Source):
             self._looking = {name: asked[topic.table.topic] for name, topic in self._tables.items()}
         if self._spec.group and monotonic() >= self._show_at:
             self._show_at = monotonic() + SHOW_SECONDS
-            topics.show(self._spec.group, self._least_offsets())
+            moving = self._bound.keys() - self._stopped.keys()
+            topics.show(self._spec.group, [(self._tables[n].table.topic, self._bound[n].offsets) for n in moving])
         return topics
 
     def _read_again(self, time: Time, topics: Topics, changes: dict[Entry, str | None]) -> None:
@@ -396,6 +388,8 @@ class KafkaIngestion(Source):
                     reads[name] = self._tables[name].take(bound, time, cut, fates, ranks, firsts)
             except TableStopped as error:
                 self._stop(name, error, topics, reads, changes)
+            except RegistryAway as error:  # all tables take a transaction, or none
+                raise BrokersAway(str(error)) from None
 
     def _note_transactions(self, reads: Mapping[str, TopicProgress], changes: dict[Entry, str | None]) -> None:
         """Adds the entries of the transactions that the binding has: after all that may still fail."""

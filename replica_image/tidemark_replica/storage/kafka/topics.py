@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
@@ -71,10 +71,15 @@ class Topics:
         """The offset after the last committed record, by partition. Raises BrokersAway."""
         return self._offsets(topic, OffsetSpec.latest())
 
-    def show(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Shows the offsets, by topic and partition, as those of the group, without waiting; a failure is of no
-        consequence. A consumer that commits would wait at its end for brokers that are away."""
-        at = [TopicPartition(topic, p, o) for topic, by_partition in offsets.items() for p, o in by_partition.items()]
+    def show(self, group: str, tables: Iterable[tuple[str, Mapping[int, int]]]) -> None:
+        """Shows the next offsets of the tables that are farthest behind as those of the group, without waiting; a
+        failure is of no consequence. A consumer that commits would wait at its end for brokers that are away.
+        `tables`: the topics and offsets."""
+        least: dict[tuple[str, int], int] = {}
+        for topic, offsets in tables:
+            for p, offset in offsets.items():
+                least[topic, p] = min(offset, least.get((topic, p), offset))
+        at = [TopicPartition(topic, p, offset) for (topic, p), offset in least.items()]
         with contextlib.suppress(KafkaException):
             if at:
                 wanted = [ConsumerGroupTopicPartitions(group, at)]

@@ -19,9 +19,10 @@ _WITH_SCHEMA = ("avro", "protobuf")
 def parse_kafka(fields: Fields) -> KafkaSource:
     """The source of `spec.kafka`."""
     registry = fields.child("registry") if fields.has("registry") else None
+    follows = fields.has("transactions")
     return KafkaSource(
         brokers=fields.texts("brokers"),
-        tables=tuple(_table(table, registry is not None) for table in fields.children("tables")),
+        tables=tuple(_table(table, registry is not None, follows) for table in fields.children("tables")),
         secret=fields.text("secret", ""),
         group=fields.text("group", ""),
         max_bytes_per_tick=fields.integer("maxBytesPerTick", MAX_BYTES_PER_TICK),
@@ -31,7 +32,7 @@ def parse_kafka(fields: Fields) -> KafkaSource:
     )
 
 
-def _table(fields: Fields, has_registry: bool) -> KafkaTable:
+def _table(fields: Fields, has_registry: bool, follows_transactions: bool) -> KafkaTable:
     format, columns = _form(fields, "value")
     key = fields.child("key") if fields.has("key") else None
     key_format, key_columns = _form(key, "key") if key is not None else ("", ())
@@ -46,6 +47,7 @@ def _table(fields: Fields, has_registry: bool) -> KafkaTable:
         if name.lower() in names:
             raise InvalidValue(at, f"{name!r} is there already; SQL ignores upper and lower case")
         names.add(name.lower())
+    envelope = fields.text("envelope", "none")
     start, offsets, ms = _start(fields.child("start") if fields.has("start") else None)
     return KafkaTable(
         name=fields.text("name"),
@@ -58,13 +60,14 @@ def _table(fields: Fields, has_registry: bool) -> KafkaTable:
         start_ms=ms,
         on_bad_record=fields.text("onBadRecord", "error"),
         on_gap=fields.text("onGap", "stop"),
-        envelope=fields.text("envelope", "none"),
+        envelope=envelope,
         key_format=key_format,
         key_columns=key_columns,
         schema=_schema(fields),
         framed=_framed(fields, has_registry),
         key_schema=_schema(key) if key is not None else None,
         key_framed=key is not None and _framed(key, has_registry),
+        marked_in_avro=follows_transactions and envelope == "debezium" and format == "avro",
     )
 
 

@@ -35,6 +35,7 @@ from tidemark_replica.storage.kafka.transactions.log import PendingTransaction, 
 from tidemark_replica.storage.kafka.transactions.metadata import is_of, prefix_of
 from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, Fate, FateOf, Tally
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
+from tidemark_replica.storage.schema_registry import SchemaRegistry
 from tidemark_replica.storage.staged_bindings import Entry
 
 WARN_SECONDS = 10.0
@@ -59,9 +60,14 @@ class TransactionCuts:
     """The transactions of one connector. `tables`: those that follow it, by name."""
 
     def __init__(
-        self, topic: str, tables: Mapping[str, FollowedTopic], open_consumer: Callable[[], Consumer], size_max: int
+        self,
+        topic: str,
+        tables: Mapping[str, FollowedTopic],
+        open_consumer: Callable[[], Consumer],
+        size_max: int,
+        registry: SchemaRegistry | None = None,
     ) -> None:
-        self.log = TransactionLog(topic, open_consumer)
+        self.log = TransactionLog(topic, open_consumer, registry)
         self._tables, self._size_max, self._prefix = tables, size_max, prefix_of(topic)
         self._hold: _Hold | None = None
         self.members: frozenset[str] = frozenset()

@@ -22,7 +22,9 @@ from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.reader import TopicReader
 from tidemark_replica.storage.kafka.stop import BrokersAway
 from tidemark_replica.storage.kafka.topics import Topic, Topics
-from tidemark_replica.storage.kafka.transactions.metadata import Boundary, NotUnderstood, boundary_of
+from tidemark_replica.storage.kafka.transactions.avro_metadata import Boundaries
+from tidemark_replica.storage.kafka.transactions.metadata import Boundary, NotUnderstood
+from tidemark_replica.storage.schema_registry import RegistryAway, SchemaRegistry
 from tidemark_replica.storage.staged_bindings import Entry
 
 PENDING_MAX = 50_000
@@ -66,8 +68,10 @@ class TransactionLog:
     """Reads the topic. `pending`: by id, in order of rank; `passed`: the positions of commits of those that bindings
     have."""
 
-    def __init__(self, topic: str, open_consumer: Callable[[], Consumer]) -> None:
-        self.topic, self._open_consumer = topic, open_consumer
+    def __init__(
+        self, topic: str, open_consumer: Callable[[], Consumer], registry: SchemaRegistry | None = None
+    ) -> None:
+        self.topic, self._open_consumer, self._boundaries_of = topic, open_consumer, Boundaries(registry)
         self.pending: dict[str, PendingTransaction] = {}
         self.passed: dict[str, int] = {}
         self._passed_counts: dict[str, int] = {}
@@ -141,12 +145,15 @@ class TransactionLog:
         try:
             for records in self._reader.read(BYTES_PER_READ, WAIT_SECONDS, seconds):
                 now = monotonic()
-                for record in records:
-                    self._add(record, now)
+                found = self._boundaries_of([record.value() for record in records])
+                for record, boundary in zip(records, found, strict=True):
+                    self._add(record.offset(), boundary, now)
                 if self.is_full:
                     break
         except TableStopped as error:
             raise TransactionsUnreadable(f"{error.reason}: topic of transactions: {error}") from None
+        except RegistryAway as error:
+            raise TransactionsUnreadable(f"RegistryAway: topic of transactions: {error}") from None
         behind, at = self._begins_behind, self._reader.offsets[0]
         if self._read_to is not None and at >= self._read_to:
             self._read_to = None
@@ -196,13 +203,11 @@ class TransactionLog:
         at = max(first, self._bound - BEFORE_RECORDS)
         self._reader, self._read_to = TopicReader(self._open_consumer(), self.topic, {0: at}), end
 
-    def _add(self, record: object, now: float) -> None:
-        value, offset = record.value(), record.offset()  # type: ignore[attr-defined]
-        try:
-            boundary = boundary_of(value)
-        except NotUnderstood as why:
-            text = f"the record at offset {offset} of topic {self.topic}: {why}. Only PostgreSQL's connector is known"
-            raise TransactionsUnreadable(f"RecordUnknown: {text}. {_ANEW}") from None
+    def _add(self, offset: int, boundary: Boundary | NotUnderstood | None, now: float) -> None:
+        if isinstance(boundary, NotUnderstood):
+            why = f"{boundary}. Only PostgreSQL's connector is known"
+            text = f"the record at offset {offset} of topic {self.topic}: {why}"
+            raise TransactionsUnreadable(f"RecordUnknown: {text}. {_ANEW}")
         if boundary is not None:
             if boundary.counts is None:
                 self._take_begin(boundary, offset, now)

@@ -1,5 +1,5 @@
 """Metadata of transactions from Debezium's connector of PostgreSQL (`provide.transaction.metadata`), in JSON with or
-without schemas.
+without schemas; in Avro: `avro_metadata.py`.
 
     topic of transactions   {"status": "BEGIN", "id": "728:26391608", ...}
                             {"status": "END", "id": "728:26392432", "event_count": 6, "ts_ms": 1795755236270,
@@ -16,8 +16,9 @@ is the position of the commit before the event's transaction; the first transact
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -108,16 +109,46 @@ def mark_of(value: bytes | None) -> TransactionMark | None:
         event = _decode_change(_payload(value))
     except (msgspec.MsgspecError, RecursionError):
         return None
-    if event.op not in ("c", "u", "d", "t"):
+    of, block = event.source or _Origin(), event.transaction
+    id, order = (block.id, block.data_collection_order) if block is not None else (None, None)
+    return mark_from(event.op, of.connector, of.schema, of.table, of.sequence, id, order)
+
+
+def mark_from(
+    op: str | None,
+    connector: str | None,
+    schema: str | None,
+    table: str | None,
+    sequence: str | None,
+    id: str | None,
+    order: int | None,
+) -> TransactionMark | None:
+    """The mark of an event with these fields, as `mark_of`. `id`, `order`: of the block of its transaction, None
+    without one."""
+    if op not in ("c", "u", "d", "t"):
         return None
-    origin = event.source or _Origin()
-    if origin.connector != POSTGRESQL:
-        raise NotUnderstood(f"the event is of connector {origin.connector[:100]!r}, and not of {POSTGRESQL}")
-    table, before = f"{origin.schema}.{origin.table}", _commit_before(origin.sequence)
-    if event.transaction is None:
-        return TransactionMark("", 0, 0, before, table)
-    id, position = _split(event.transaction.id)
-    return TransactionMark(id, position, event.transaction.data_collection_order, before, table)
+    if connector != POSTGRESQL:
+        raise NotUnderstood(f"the event is of connector {(connector or '')[:100]!r}, and not of {POSTGRESQL}")
+    name, before = f"{schema}.{table}", _commit_before(sequence)
+    if id is None or order is None:
+        return TransactionMark("", 0, 0, before, name)
+    number, position = _split(id)
+    return TransactionMark(number, position, order, before, name)
+
+
+MarksOf = Callable[[Sequence[bytes | None]], Sequence[TransactionMark | NotUnderstood | None]]
+"""The marks of a batch of records of a table, as `mark_of`, or why one is not understood. Raises RegistryAway."""
+
+
+def json_marks(values: Sequence[bytes | None]) -> list[TransactionMark | NotUnderstood | None]:
+    """The marks of events in JSON."""
+    found: list[TransactionMark | NotUnderstood | None] = []
+    for value in values:
+        try:
+            found.append(mark_of(value))
+        except NotUnderstood as why:
+            found.append(why)
+    return found
 
 
 def boundary_of(value: bytes | None) -> Boundary | None:
@@ -128,15 +159,28 @@ def boundary_of(value: bytes | None) -> Boundary | None:
         event = _decode_boundary(_payload(value))
     except (msgspec.MsgspecError, RecursionError):
         raise NotUnderstood("it is no BEGIN or END in JSON") from None
-    if event.id is None or event.status not in ("BEGIN", "END"):
+    counts = [
+        {"data_collection": c.data_collection, "event_count": c.event_count} for c in event.data_collections or ()
+    ]
+    return boundary_from(event.status, event.id, event.ts_ms, counts)
+
+
+def boundary_from(
+    status: str | None, id: str | None, ms: int | None, counts: Sequence[Mapping[str, Any]] | None
+) -> Boundary:
+    """The boundary with these fields, of which `counts` are those of END. Raises NotUnderstood."""
+    if id is None or status not in ("BEGIN", "END"):
         raise NotUnderstood("it is no BEGIN or END")
-    id, position = _split(event.id)
-    if event.status == "BEGIN":
-        return Boundary(id, position, event.ts_ms or 0, None)
-    counts: dict[str, int] = {}
-    for each in event.data_collections or ():
-        counts[each.data_collection] = counts.get(each.data_collection, 0) + each.event_count
-    return Boundary(id, position, event.ts_ms or 0, counts)
+    number, position = _split(id)
+    if status == "BEGIN":
+        return Boundary(number, position, ms or 0, None)
+    total: dict[str, int] = {}
+    for each in counts or ():
+        name, count = each["data_collection"], each["event_count"]
+        if name is None or count is None:
+            raise NotUnderstood("its counts lack a table or a number")
+        total[name] = total.get(name, 0) + count
+    return Boundary(number, position, ms or 0, total)
 
 
 def prefix_of(topic: str) -> str:

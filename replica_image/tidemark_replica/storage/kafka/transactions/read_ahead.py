@@ -20,11 +20,12 @@ from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN, SEQUENCE_MISSING
 from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions
 from tidemark_replica.storage.kafka.transactions.metadata import (
+    MarksOf,
     NoSequence,
     NotUnderstood,
     TransactionMark,
     is_of,
-    mark_of,
+    json_marks,
 )
 
 RUNS_MAX = 200_000
@@ -98,9 +99,12 @@ they need not be known, None where they are not known."""
 
 class ReadAhead:
     """The records that the reader of a topic is ahead of the bindings. `prefix`: of the connector's topics;
-    `bytes_max`: of records in memory. `runs_max`: of all partitions."""
+    `bytes_max`: of records in memory. `runs_max`: of all partitions. `marks_of`: reads their marks."""
 
-    def __init__(self, topic: str, prefix: str, bytes_max: int, runs_max: int, recall: Recall) -> None:
+    def __init__(
+        self, topic: str, prefix: str, bytes_max: int, runs_max: int, recall: Recall, marks_of: MarksOf = json_marks
+    ) -> None:
+        self._marks_of = marks_of
         self._topic, self._prefix, self._bytes_max, self._runs_max = topic, prefix, bytes_max, runs_max
         self._recall, self._positions = recall, 0
         self._records: list[Any] = []
@@ -123,14 +127,16 @@ class ReadAhead:
 
     def add(self, records: Sequence[Any], watermark: int) -> None:
         """Takes records that were read next. Raises TableStopped where an event is not one of the topic's table by
-        PostgreSQL's connector, has no transaction although those before `watermark` have one, or has no sequence."""
+        PostgreSQL's connector, has no transaction although those before `watermark` have one, or has no sequence.
+        Raises RegistryAway, and then has none of them."""
+        marks = self._marks_of([record.value() for record in records])
         if self.is_full:
             self.is_over, self._records = True, []
-        for record in records:
+        for record, mark in zip(records, marks, strict=True):
             size = _size(record)
             self.bytes += size
-            if (value := record.value()) is not None:
-                self._mark(record, self._checked(record, value, watermark), size)
+            if record.value() is not None:
+                self._mark(record, self._checked(record, mark, watermark), size)
         if not self.is_over:
             self._records += records
 
@@ -229,13 +235,13 @@ class ReadAhead:
         seen = self._seen.pop(id, None)
         self._positions -= sum(map(len, seen.partitions.values())) if seen is not None else 0
 
-    def _checked(self, record: Any, value: bytes, watermark: int) -> TransactionMark | None:
-        try:
-            mark = mark_of(value)
-        except NoSequence as why:
-            raise self._table_stopped(record, f"{why}{_SEQUENCE}", SEQUENCE_MISSING) from None
-        except NotUnderstood as why:
-            raise self._table_stopped(record, f"{why}{_MEND}") from None
+    def _checked(
+        self, record: Any, mark: TransactionMark | NotUnderstood | None, watermark: int
+    ) -> TransactionMark | None:
+        if isinstance(mark, NoSequence):
+            raise self._table_stopped(record, f"{mark}{_SEQUENCE}", SEQUENCE_MISSING)
+        if isinstance(mark, NotUnderstood):
+            raise self._table_stopped(record, f"{mark}{_MEND}")
         if mark is None:
             return None
         if mark.table not in self._tables:

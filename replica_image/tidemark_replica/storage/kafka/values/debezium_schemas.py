@@ -8,7 +8,7 @@ The schema of an event is pinned for the record in `after` alone. Connectors wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_replica.storage.avro.resolution import Incompatible
@@ -57,14 +57,47 @@ def row_of(envelope: AvroType) -> AvroType:
     return replace(row, fields=tuple(replace(each, type=_nullable(each.type)) for each in fields))
 
 
+EVENT_WRITER = AvroType("record", fields=(AvroField("op", AvroType("string")),))
+"""An event with the least that one has."""
+BOUNDARY_WRITER = AvroType("record", fields=(AvroField("status", AvroType("string")),))
+"""A record of the topic of transactions with the least that one has."""
+_MARKED = ("connector", "schema", "table", "sequence")
+
+
+def mark_reader(writer: AvroType) -> AvroType:
+    """The schema that reads the marks of a writer's events: OP, SOURCE, and the block of the transaction. Raises
+    Incompatible."""
+    source = AvroType("record", fields=tuple(_optional(name, _TEXT) for name in _MARKED))
+    block = AvroType("record", fields=(_optional("id", _TEXT), _optional("data_collection_order", _LONG)))
+    return _event_reader(writer, [("source", source), ("transaction", block)])
+
+
+def boundary_reader(writer: AvroType) -> AvroType:
+    """The schema that reads a writer's records of the topic of transactions. Raises Incompatible."""
+    if writer.kind != "record" or _field(writer, "status") is None:
+        raise Incompatible(f"$: it is of type {writer}, and no BEGIN or END: it has no field status")
+    collections = _field(writer, "data_collections")
+    branches = () if collections is None else (collections, *collections.children)
+    items = next((each.children[0] for each in branches if each.kind == "array"), None)
+    fields = (_optional("data_collection", _TEXT), _optional("event_count", _LONG))
+    count = AvroType("record", "" if items is None else items.name, fields=fields)
+    counts = AvroType("union", children=(AvroType("null"), AvroType("array", children=(count,))))
+    found = (("status", _TEXT), ("id", _TEXT), ("ts_ms", _LONG), ("data_collections", counts))
+    return AvroType("record", writer.name, fields=tuple(_optional(each, type) for each, type in found))
+
+
 def reader_of(writer: AvroType, row: AvroType | None) -> AvroType:
     """The schema that reads a writer's events: OP, SOURCE, AFTER. `row`: the reader's record of `after`; its name is of
     no account, nor are those of the event and its source. Without one the heads of events: OP, SOURCE. Raises
     Incompatible."""
+    source = AvroType("record", fields=tuple(_optional(each, type) for each, type in _SOURCE.items()))
+    return _event_reader(writer, [("source", source), *([] if row is None else [("after", row)])])
+
+
+def _event_reader(writer: AvroType, records: Sequence[tuple[str, AvroType]]) -> AvroType:
+    """The schema that reads OP and these records of a writer's events. Raises Incompatible."""
     if writer.kind != "record" or _field(writer, "op") is None:
         raise Incompatible(f"$: it is of type {writer}, and no change event of Debezium: it has no field op")
-    source = AvroType("record", fields=tuple(_optional(each, type) for each, type in _SOURCE.items()))
-    records = [("source", source), *([] if row is None else [("after", row)])]
     named = [(name, replace(type, name=_name_in(writer, name))) for name, type in records]
     found = [("op", _TEXT), *((name, _nullable(type)) for name, type in named)]
     return AvroType("record", writer.name, fields=tuple(_optional(each, type) for each, type in found))
