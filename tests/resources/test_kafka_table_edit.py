@@ -82,10 +82,20 @@ def test_other_edits_of_columns_are_refused_by_name() -> None:
     other = replace(SPEC, columns=MORE, topic="other")
     edit = table_edit(stored(SPEC), source(other))
     assert (edit.reason, "table t is ingested as it was defined first" in edit.refused) == ("TableNameUsed", True)
+
+
+def test_a_successor_that_follows_transactions_is_marked() -> None:
+    """Replicas that do not know the mark would wait for a table that has not begun, and bind no transaction."""
     events = replace(SPEC, envelope="debezium", key_format="json", key_columns=(Column("id", BIGINT),))
-    edit = table_edit(stored(events), source(replace(events, columns=MORE), transactions="shop.transaction"))
-    assert (edit.added, edit.reason, "with transactions" in edit.refused) == (None, COLUMNS_NOT_ADDED, True)
-    assert table_edit(stored(events), source(events, transactions="shop.transaction")).is_empty
+    wanted = source(replace(events, columns=MORE), transactions="shop.transaction")
+    second = replace(events, name="t.2", columns=MORE, added=("m",), successor=True)
+    assert table_edit(stored(events), wanted).added == replace(wanted, tables=(second,))
+    assert table_edit(stored(second, removed=("t",)), wanted).is_empty
+    last = (*MORE, Column("l", BIGINT))
+    edit = table_edit(stored(second, removed=("t",)), replace(wanted, tables=(replace(events, columns=last),)))
+    assert edit.added == replace(wanted, tables=(replace(second, name="t.3", columns=last, added=("m", "l")),))
+    edit = table_edit(stored(events), source(replace(events, columns=MORE)))
+    assert edit.added == source(replace(second, successor=False))
 
 
 def test_another_schema_is_that_of_a_successor() -> None:

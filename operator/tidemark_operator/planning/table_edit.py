@@ -52,10 +52,6 @@ MAX_TABLES = 128
 """Tables that one DataSource has at a time, with dead letters, and with tables that are read still: so many are in its
 status."""
 COLUMNS_NOT_ADDED = "ColumnsNotAdded"
-_NOT_WITH_TRANSACTIONS = (
-    "with transactions no columns are added to tables of envelope debezium, as the records are not read again by "
-    "transactions; give the table another name"
-)
 MAX_REMOVED = 1000
 """Names that one DataSource remembers."""
 
@@ -91,14 +87,12 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec, repeated: Colle
         name = last.get(table.name, table.name)
         if (grown := _with_added_columns(table, known.get(name))) is not None:
             changed += _with_on_gap(table, pinned)
-            if grown.table is not None and _follows_transactions(wanted, table):
-                refused, reason = f"table {table.name}: {_NOT_WITH_TRANSACTIONS}", COLUMNS_NOT_ADDED
-            elif grown.refused:
+            if grown.refused:
                 refused, reason = grown.refused, COLUMNS_NOT_ADDED
             elif isinstance(grown.table, WrittenTable) and number(name) < number(newest(every)[table.name]):
                 refused, reason = _later_gone(table.name), TableEdit.reason
             elif grown.table is not None:
-                added.append(replace(grown.table, name=successor(table.name, every)))
+                added.append(_known_to_replicas(wanted, replace(grown.table, name=successor(table.name, every))))
             del known[name]  # it is kept until its successor is there
             continue
         if _takes_other_columns(table, known.get(name)):
@@ -202,8 +196,11 @@ def _with_on_gap(table: Any, pinned: IngestionDescription) -> list[KafkaTable]:
     return [replace(each, on_gap=table.on_gap) for each in same if each.on_gap != table.on_gap]
 
 
-def _follows_transactions(source: SourceSpec, table: Any) -> bool:
-    return isinstance(source, KafkaSource) and bool(source.transactions) and table.envelope == "debezium"
+def _known_to_replicas(source: SourceSpec, table: Any) -> Any:
+    """The successor, marked where it follows transactions: replicas of earlier releases would bind none, as they would
+    wait for it."""
+    follows = isinstance(source, KafkaSource) and bool(source.transactions) and table.envelope == "debezium"
+    return replace(table, successor=True) if follows else table
 
 
 def _is_same(table: Any, pinned: Any) -> bool:
@@ -333,7 +330,7 @@ def _with_schemas_of(table: KafkaTable, pinned: Any) -> KafkaTable:
 def _with_columns_as_pinned(table: WrittenTable | FilesTable | KafkaTable, pinned: Any) -> Any:
     of_any_kind: Any = replace(table, name=pinned.name, columns=pinned.columns, added=pinned.added)
     if isinstance(table, KafkaTable):
-        return replace(_with_schemas_of(of_any_kind, pinned), on_gap=pinned.on_gap)
+        return replace(_with_schemas_of(of_any_kind, pinned), on_gap=pinned.on_gap, successor=pinned.successor)
     return replace(of_any_kind, pointers=pinned.pointers) if isinstance(table, WrittenTable) else of_any_kind
 
 

@@ -51,8 +51,8 @@ class KafkaTable:
     `avro` and `protobuf` have `key_schema` instead; `key_framed`: keys begin with a registry's frame.
 
     `added`: names of columns that an earlier table of the name in the spec had not (`successors.py`): this table begins
-    with all records of that one. `successor`: so does this one, whose further columns are those of its `schema`.
-    `marked_in_avro`: it follows transactions by events in Avro.
+    with all records of that one. `successor`: so does this one, whose further columns are those of its `schema`,
+    or which follows transactions. `marked_in_avro`: it follows transactions by events in Avro.
     """
 
     name: str

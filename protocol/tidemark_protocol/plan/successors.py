@@ -45,6 +45,12 @@ def successor(name: str, known: Iterable[str]) -> str:
     return f"{name}.{1 + max((number(each) for each in known if spec_name(each) == name), default=0)}"
 
 
+def earlier_names(name: str) -> tuple[str, ...]:
+    """The names of the tables before this one, the last one first."""
+    of_spec = spec_name(name)
+    return tuple(f"{of_spec}.{each}" if each > 1 else of_spec for each in range(number(name) - 1, 0, -1))
+
+
 def dead_letters(name: str) -> str:
     """The name of the table of a table's dead letters: of `orders.2` it is `orders_dead_letter.2`."""
     of_spec, dot, place = name.partition(".")

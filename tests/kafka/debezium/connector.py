@@ -240,7 +240,7 @@ class Connector:
         return found | self._source
 
     def _row(self, change: Change) -> dict[str, Any]:
-        return {"id": change.id, "name": change.after}
+        return {"id": change.id, "name": change.after, "vip": f"v{change.after}"}
 
     def _op(self, change: Change) -> str:
         return "d" if change.after is None else "u"

@@ -14,12 +14,13 @@ import pytest
 from tests.avro.samples import written
 from tests.kafka.broker import Broker
 from tests.kafka.debezium.avro_events import body, envelope, nullable
-from tests.kafka.debezium.connector import SCHEMAS
+from tests.kafka.debezium.connector import SCHEMAS, pinned_row
 from tests.kafka.debezium.test_kafka_transaction_histories import Killed, end_of_history, kill_after
 from tests.kafka.debezium.test_kafka_transactions import NAMES, Shop, contents, end, joined, shown, soon
-from tests.kafka.topics import Run, no_secret, produce
+from tests.kafka.topics import Run, no_secret, produce, upper
 from tests.schema_registry.registry import Registry, framed, registry
 from tests.storage.ingestion_samples import errors, oks
+from tidemark_protocol.plan.kafka import KafkaSchema
 from tidemark_replica.storage import schema_registry
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka import source as kafka_source
@@ -149,6 +150,24 @@ def test_events_without_a_frame_are_refused(kafka: Broker, server: Registry) -> 
     tables = (replace(shop.table("orders"), framed=False),)
     with pytest.raises(SourceUnusable, match="in JSON, or in Avro with the frame of a registry"):
         tables_of(replace(shop.spec(), tables=tables), no_secret)
+
+
+def test_columns_come_with_a_schema(kafka: Broker, tmp_path: Path, server: Registry) -> None:
+    shop = Shop(kafka, registry=server)
+    spec = shop.spec("orders")
+    with Run(tmp_path, spec) as run:
+        joined(run)
+        shop.commit(("orders", 1, "a"), ("orders", 2, "b"))
+        shop.connector.send_all()
+        shop.until_last(run)
+    second = replace(spec.tables[0], name="orders.2", schema=KafkaSchema(pinned_row("name", "vip")), successor=True)
+    with Run(tmp_path, replace(spec, tables=(*spec.tables, second)), 2) as run:
+        run.until(lambda: upper(tmp_path, "orders.2"))
+        assert oks(tmp_path, "orders.2") == [(1, "a", "va"), (2, "b", "vb")]
+        shop.commit(("orders", 1, None), ("orders", 3, "c"))
+        shop.connector.send_all()
+        run.until(lambda: oks(tmp_path, "orders") == [(2, "b"), (3, "c")])
+        assert oks(tmp_path, "orders.2") == [(2, "b", "vb"), (3, "c", "vc")]
 
 
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 12))])

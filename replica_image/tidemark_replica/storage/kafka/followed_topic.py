@@ -128,9 +128,7 @@ class FollowedTopic:
         TableStopped, BrokersAway."""
         topic = self.described(topics)
         offsets = topics.start(self.table, topic)
-        if self._prefix:
-            return self._joining(Position(topic.id, offsets), topic, topics, joined)
-        return Position(topic.id, offsets, begins=offsets, records=0)
+        return self._joining(Position(topic.id, offsets, begins=offsets, records=0), topic, topics, joined)
 
     def described(self, topics: Topics) -> Topic:
         """The topic as the brokers describe it now. Raises TableStopped, BrokersAway."""
@@ -252,12 +250,15 @@ class FollowedTopic:
         staged then."""
         assert self._reader is not None
         assert self.ahead is not None
-        reader, ahead, size = self._reader, self.ahead, self.ahead.bytes
+        reader, ahead, size, begins = self._reader, self.ahead, self.ahead.bytes, dict(self._reader.begins)
         taken, counts = ahead.take(cut, fate_of, rank_of, first_of)
         last: dict[int, Any] = {}
+        count = 0
 
         def counted() -> Iterator[list[Any]]:
+            nonlocal count
             for records in self._read_again(bound, cut) if ahead.is_over else iter([taken]):
+                count += len(records)
                 last.update((record.partition(), record) for record in records)
                 if found := [record for record in records if counts(record)]:
                     yield found
@@ -275,7 +276,8 @@ class FollowedTopic:
         if ahead.is_over:
             self.close()
         history = {p: end for p, end in bound.history.items() if cut.get(p, 0) < end}
-        return TopicProgress(Position(bound.topic_id, dict(cut), places, epochs, history, bound.joined), rows, letters)
+        position = self._moved(bound, cut, begins, count, places, epochs)
+        return TopicProgress(replace(position, history=history), rows, letters)
 
     def _read_again(self, bound: Position, cut: Mapping[int, int]) -> Iterator[list[Any]]:
         """Yield the records from the bound position to the cut, which are more than memory holds. Raises

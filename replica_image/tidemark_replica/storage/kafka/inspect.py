@@ -43,7 +43,7 @@ def tables_of(
 ) -> tuple[SourceTable, ...]:
     """The source's tables, dead-letter tables included; schemas that are elsewhere are looked up. `pinned`: the source
     that they are added to. Raises IngestionError."""
-    _check_transactions(spec)
+    _check_transactions(spec, is_whole=pinned is None)
     tables, registry, length = [], registry_of(spec, read_secret), 0
     for given in spec.tables:
         schema, key_schema = (
@@ -93,13 +93,14 @@ def _check(table: KafkaTable) -> None:
     check_column_names(table.name, columns_of(table))
 
 
-def _check_transactions(spec: KafkaSource) -> None:
-    """The tables that follow the transactions of a connector are those of its topics."""
+def _check_transactions(spec: KafkaSource, is_whole: bool) -> None:
+    """The tables that follow the transactions of a connector are those of its topics. `is_whole`: the source has no
+    other tables."""
     if not spec.transactions:
         return
     prefix = prefix_of(spec.transactions)
     followed = [table for table in spec.tables if table.envelope == "debezium"]
-    if not followed:
+    if not followed and is_whole:
         raise SourceUnusable("transactions are followed by tables of envelope debezium, and there is none")
     for table in followed:
         if not table.topic.startswith(prefix):

@@ -368,9 +368,10 @@ class KafkaIngestion(Source):
         self, time: Time, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]
     ) -> None:
         """Takes whole transactions into all tables that follow them. Raises BrokersAway."""
-        together = [name for name, topic in self._tables.items() if topic.follows_transactions]
-        live = [name for name in together if name not in self._stopped or name in reads]
-        moving = {name: self._bound[name] for name in live if name in self._bound and name not in reads}
+        begun = [n for n, t in self._tables.items() if t.follows_transactions and n not in self._successors.again]
+        live = [name for name in begun if name not in self._stopped or name in reads]
+        free = [name for name in live if name not in reads and not self._successors.waits(name)]
+        moving = {name: self._bound[name] for name in free if name in self._bound}
         try:
             chosen = self._cuts.choose(moving, topics, bool(live) and len(moving) == len(live))
             if self._cuts.passing:
@@ -403,7 +404,7 @@ class KafkaIngestion(Source):
         known = [name for name in names if name in self._bound or name in reads]
         members = [name for name in known if name not in self._stopped or name in reads]
         at = {name: reads[name].position if name in reads else self._bound[name] for name in members}
-        changes.update(self._cuts.entries(at))
+        changes.update(self._cuts.entries(at | self._successors.beginning_with(self._cuts.members & at.keys())))
 
     def _take_look(self, name: str, bound: Position, topics: Topics) -> None:
         """Takes the answer of the last look at the topic, if it came."""

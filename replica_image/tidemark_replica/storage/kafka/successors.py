@@ -9,7 +9,7 @@ one of them stops, or goes on behind a gap, the others read without it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
 import pyarrow as pa
@@ -72,6 +72,8 @@ class Successors:
         readers: dict[tuple[object, ...], str] = {}
         for name in self._tables:
             bound = self._bound.get(name)
+            if self._tables[name].follows_transactions:
+                continue  # each reads ahead for itself, and all are cut at one transaction
             if bound is not None and name not in self._stopped:
                 place = (spec_name(name), bound.topic_id, tuple(sorted(bound.offsets.items())))
                 reader = readers.setdefault(place, name)
@@ -146,7 +148,10 @@ class Successors:
                 self._tables[name].discard(self._taken.pop(name))
 
     def waits(self, name: str) -> bool:
-        """Whether the table takes no records in this tick, since another one begins where it is."""
+        """Whether the table takes no records in this tick, since another one begins where it is; of tables that follow
+        transactions all do so, as none may take one that another does not take."""
+        if self._tables[name].follows_transactions:
+            return any(self._tables[other].follows_transactions for other in self.begins)
         return any(spec_name(name) == spec_name(other) for other in self.begins)
 
     def beginning(self) -> tuple[dict[Entry, str | None], dict[str, list[StagedFile]]]:
@@ -157,6 +162,10 @@ class Successors:
             changes |= position.entries(name, None) | {(name, BEGUN): self.lead(name)}
             staged[name], staged[dead_letters(name)] = self.again[name].staged()
         return changes, staged
+
+    def beginning_with(self, members: Set[str]) -> dict[str, Position]:
+        """The positions of the tables that begin with the binding of this tick where one of these is."""
+        return {name: position for name, position in self.begins.items() if self.lead(name) in members}
 
     def confirm(self, bound: Mapping[str, Position], stopped: Mapping[str, str]) -> None:
         """The binding was minted; the tables are at these positions. `stopped`: why tables are."""

@@ -26,6 +26,7 @@ from time import monotonic
 
 from confluent_kafka import Consumer
 
+from tidemark_protocol.plan.successors import earlier_names
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic
 from tidemark_replica.storage.kafka.positions import Position
@@ -82,6 +83,7 @@ class TransactionCuts:
         """Transactions that were bound undecided, and the positions of events of those that the next binding has."""
         self._names: Mapping[str, str] = {}
         """The tables' names in bindings, by their own."""
+        self._earlier = {name: earlier_names(name) for name in tables}
         for name, table in tables.items():
             table.recall = partial(self._recall, name)
 
@@ -252,11 +254,10 @@ class TransactionCuts:
     def _is_late(self, name: str, run: EventRun) -> bool:
         """Whether the run has an event of a transaction that was bound undecided with the table, without the event, or
         perhaps without it."""
-        has = self._undecided.has
-        return bool(run.id) and run.first is not None and has(self._bound_as(name), run.id, run.position)
+        return bool(run.id) and run.first is not None and self._was_bound_with(name, run.id, run.position) is not None
 
     def _recall(self, name: str, id: str, partition: int, position: int) -> Sequence[int] | None:
-        found = self._undecided.positions(self._bound_as(name), id, position)
+        found = self._undecided_positions(name, id, position)
         return None if found is None else found.of(partition, len(self._tables[name].offsets))
 
     def _describe_position(self, name: str, partition: int, offset: int) -> str:
@@ -264,7 +265,17 @@ class TransactionCuts:
         return f"partition {partition} of topic {self._tables[name].table.topic} at offset {offset}"
 
     def _is_known(self, name: str, run: EventRun) -> bool:
-        return self._undecided.positions(self._bound_as(name), run.id, run.position) is not None
+        return self._undecided_positions(name, run.id, run.position) is not None
+
+    def _undecided_positions(self, name: str, id: str, position: int) -> TablePositions | None:
+        bound_as = self._was_bound_with(name, id, position) or self._bound_as(name)
+        return self._undecided.positions(bound_as, id, position)
+
+    def _was_bound_with(self, name: str, id: str, position: int) -> str | None:
+        """The table, or the one before it whose records it began with, with which the transaction was bound undecided;
+        None where there is none."""
+        names = map(self._bound_as, (name, *self._earlier[name]))
+        return next((each for each in names if self._undecided.has(each, id, position)), None)
 
     def _describe_late_run(self, name: str, run: EventRun) -> str:
         """The reason why events that came after their transaction was bound cannot be taken."""
