@@ -40,7 +40,7 @@ SCHEMAS = {
         namespace="io.debezium.connector.common",
     ),
 }
-"""What a converter registers, of keys and values of tables and of transactions."""
+"""The schemas that a converter registers: of keys and values, of tables and of transactions."""
 Rows = dict[str, dict[int, str]]
 """By table, the name of each key."""
 

@@ -91,7 +91,7 @@ def grown(spec: KafkaSource, schema: KafkaSchema) -> KafkaSource:
 
 
 def why_refused(root: Path, spec: KafkaSource, schema: KafkaSchema) -> str:
-    """Why the edit of the schema is refused; empty where it is not."""
+    """The reason why the edit of the schema is refused; empty where it is not."""
     stored = description(root, spec, tables_of(spec, no_secret))
     try:
         tables_of(following(spec, schema), no_secret, stored)
@@ -224,7 +224,8 @@ def test_rows_by_key_of_another_schema(kafka: Broker, tmp_path: Path, server: Re
 
 
 def test_a_column_of_debezium_comes_in_avro(kafka: Broker, tmp_path: Path, server: Registry) -> None:
-    """Events of before have its default, or NULL. What upstream was NOT NULL needs no default to be read."""
+    """Events of before have its default, or NULL. A column that is NOT NULL upstream needs no default to
+    be read."""
     topic, fields = new_topic(kafka), ({"name": "id", "type": "long"}, nullable("string", "name"))
     more = (*fields, {"name": "n", "type": "int"}, {"name": "state", "type": "string", "default": "new"})
     versions = [envelope(*fields), envelope(*more)]
