@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import duckdb
 import psycopg
 import pytest
+import sqlglot
 
 from tests.dialects.postgres import running
 from tests.pgwire.duck import answered, forget_plans
@@ -18,6 +19,7 @@ from tests.pgwire.jdbc.pgjdbc import checks
 from tests.pgwire.served import TOKEN, Rows, Served
 from tests.pgwire.writes.written import MAY_INSERT, SPEC, written
 from tests.ports import free_port
+from tidemark_planner.dialects.foreign_text import as_spark_text
 from tidemark_protocol.messages.planning import Refused
 
 pytestmark = pytest.mark.postgres
@@ -31,6 +33,7 @@ OTHERWISE = {
     "a wrong password": ("error 28P01 FATAL",),
 }
 """Checks that find something else at PostgreSQL, and what they find here."""
+KIND_COLUMNS = next(table.columns for table in SPEC.tables if table.name == "kinds")
 HELD = "SELECT i FROM shop.kinds WHERE i > 424242"
 POSTGRES_TYPES = {"double": "double precision", "string": "text", "timestamp": "timestamptz", "float": "real"}
 KINDS = """INSERT INTO shop.kinds VALUES
@@ -63,6 +66,12 @@ def _definitions() -> Iterator[str]:
     yield KINDS
 
 
+def _as_lists(sql: str) -> str:
+    """As the planner reads comparisons with arrays, in DuckDB's words."""
+    [text] = sqlglot.transpile(as_spark_text(sql, "postgres", lambda *_: KIND_COLUMNS).text, "spark", "duckdb")
+    return text
+
+
 @contextmanager
 def _answering(server: Served) -> Iterator[None]:
     """Statements over `shop.kinds` are answered by DuckDB; the one that is held by nothing."""
@@ -74,7 +83,7 @@ def _answering(server: Served) -> Iterator[None]:
 
     def answer(sql: str, dialect: str) -> Rows | Refused:
         server.answers.held = asyncio.Event() if "424242" in sql else None
-        return answered(duck, sql)
+        return answered(duck, _as_lists(sql) if "= ANY" in sql or "<> ALL" in sql else sql)
 
     server.says(answer)
     forget_plans(server)

@@ -147,6 +147,36 @@ public class Checks {
         return all.toString();
     }
 
+    /** Lists, by createArrayOf and as Java's own arrays. */
+    static String arrays(Connection c) throws SQLException {
+        Object[][] each = {
+            {"yes = ANY (?)", "bool", new Object[] {true, null}}, {"small = ANY (?)", "int2", new Object[] {(short) -7, (short) 0}},
+            {"i = ANY (?)", "int4", new Object[] {1, 2, null}}, {"i <> ALL (?)", "int4", new Object[] {0, 2}},
+            {"i <> ALL (?)", "int4", new Object[] {0, null}}, {"i = ANY (?)", "int4", new Object[] {}},
+            {"big = ANY (?)", "int8", new Object[] {9007199254740993L}}, {"d = ANY (?)", "float8", new Object[] {0.1, 1e300}},
+            {"price = ANY (?)", "numeric", new Object[] {new BigDecimal("12.50"), new BigDecimal("-0.01")}},
+            {"name = ANY (?)", "text", new Object[] {"it's \\ \"ü\" $1 ?", "", null}}, {"name <> ALL (?)", "varchar", new Object[] {"b"}},
+            {"day = ANY (?)", "date", new Object[] {java.sql.Date.valueOf("2026-01-31"), null}},
+            {"i = ANY (?)", null, new int[] {0, 3}}, {"big = ANY (?)", null, new long[] {0, -1}},
+            {"name = ANY (?)", null, new String[] {"b", "{}"}}, {"i = ANY (?)", null, null},
+        };
+        StringBuilder all = new StringBuilder();
+        for (Object[] one : each) {
+            String line;
+            try {
+                line = found(c, (String) one[0], s -> {
+                    if (one[1] != null) s.setArray(1, c.createArrayOf((String) one[1], (Object[]) one[2]));
+                    else if (one[2] != null) s.setObject(1, one[2]);
+                    else s.setNull(1, Types.ARRAY);
+                });
+            } catch (SQLException error) {
+                line = error(error);
+            }
+            all.append(one[0]).append(": ").append(line.replace("\n", ",")).append("\n");
+        }
+        return all.toString();
+    }
+
     static String otherParameters(Connection c) throws SQLException {
         OffsetDateTime begin = OffsetDateTime.of(2000, 1, 1, 0, 0, 0, 0, ZoneOffset.UTC);
         Setter[] each = {s -> s.setFloat(1, 1.25f), s -> s.setObject(1, begin), s -> s.setBytes(1, new byte[] {1})};
@@ -395,6 +425,10 @@ public class Checks {
         check("parameters, named from the first time", Checks::parameters, "prepareThreshold=-1");
         check("parameters in simple queries", Checks::parameters, "preferQueryMode=simple");
         check("other parameters", Checks::otherParameters);
+        check("arrays", Checks::arrays);
+        check("arrays, named from the first time", Checks::arrays, "prepareThreshold=-1");
+        check("arrays in text", Checks::arrays, "binaryTransfer=false");
+        check("arrays in simple queries", Checks::arrays, "preferQueryMode=simple");
         check("columns of a statement", Checks::described);
         check("parts", Checks::inParts);
         check("parts, adaptive", Checks::inParts, "adaptiveFetch=true", "maxResultBuffer=1M");
