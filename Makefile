@@ -63,7 +63,7 @@ test-fast: venv ## the tests without Spark and without a control plane (minutes)
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: java test-packages venv control-plane kafka-broker kafka-connect iceberg-catalogue jdbc-driver dbt-environment $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
+test-slow: java test-packages venv control-plane kafka-broker kafka-connect iceberg-catalogue jdbc-driver psycopg2-tests dbt-environment $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
 	$(IN_VENV) $(BIN)/python -m tests.lanes --lanes slow $(if $(EIGHTH),--share $(EIGHTH)/8) $(LANES)
 
 .PHONY: test-cluster
@@ -212,6 +212,10 @@ iceberg-catalogue: java test-packages venv ## fetch the Iceberg catalogue of the
 .PHONY: jdbc-driver
 jdbc-driver: java test-packages venv ## fetch pgjdbc, the driver of the tests, from Maven into the cache (once, 1.4 MB)
 	@$(BIN)/python -m tests.pgwire.jdbc.pgjdbc
+
+.PHONY: psycopg2-tests
+psycopg2-tests: test-packages venv ## fetch psycopg2 with its own tests, by pip, into the cache (once, 15 MB)
+	@$(BIN)/python -m tests.pgwire.psycopg2_suite.suite
 
 .PHONY: dbt-environment
 dbt-environment: venv ## install dbt, which needs another protobuf than we do, into an environment in the cache (once)

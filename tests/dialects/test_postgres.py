@@ -49,6 +49,11 @@ def refusal(sql: str) -> Refusal:
     return refused.value
 
 
+def test_a_function_is_refused_by_its_own_name() -> None:
+    (diagnostic,) = refusal("SELECT generate_series(1, 3)").diagnostics
+    assert diagnostic.message.startswith("GENERATE_SERIES of dialect postgres")
+
+
 @pytest.mark.parametrize("sql", [*ADMITTED, *FAILING])
 def test_admitted_constructs_are_translated(sql: str) -> None:
     """Each is compared with PostgreSQL by the slow tests below."""

@@ -246,6 +246,8 @@ def test_parameters_are_values_alone(catalogue: Catalogue) -> None:
         ("SELECT 'nothing'::regtype", "42704"),
         ("SELECT oid::nothing FROM pg_class", "42704"),
         ("SELECT c FROM pg_class c", "0A000"),
+        ("SELECT (oid, relname) FROM pg_class", "0A000"),
+        ("SELECT (42, NULL)", "0A000"),
         ("SELECT relname FROM pg_class JOIN orders ON true", "0A000"),
         ("SELECT format_type(1, 2, 3, 4)", "42883"),
         ("SELECT * FROM pg_catalog.pg_class; SELECT 1", "42601"),

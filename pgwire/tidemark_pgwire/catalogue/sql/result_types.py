@@ -258,6 +258,8 @@ class Typing:
         types = self._types([child for child in node.iter_expressions() if not isinstance(child, exp.DataType)], scope)
         if isinstance(node, _BOOLEAN):
             return "bool"
+        if isinstance(node, exp.Tuple):
+            return RECORD
         if isinstance(node, exp.DPipe):
             arrays = [type for type in types if type.startswith("_")]
             return arrays[0] if arrays else "text"
