@@ -23,10 +23,10 @@ def test_a_source_keeps_its_name() -> None:
     assert relation.catalogue_schema == "shop"
 
 
-def test_names_of_subqueries_need_no_quotes() -> None:
+def test_a_subquery_leaves_its_name_to_the_model() -> None:
     assert TidemarkRelation.add_ephemeral_prefix("orders-by-day") == "__dbt__cte__orders_by_day"
     relation = TidemarkRelation.create(schema="public", identifier="a_b", limit=0)
-    assert relation.render_limited() == '(select * from "a-b" where false limit 0) _dbt_limit_subq_a_b'
+    assert relation.render_limited() == '(select * from "a-b" where false limit 0)'
 
 
 def test_a_schema_is_not_a_relation() -> None:

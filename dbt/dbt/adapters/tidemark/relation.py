@@ -30,7 +30,8 @@ class TidemarkRelation(BaseRelation):
 
     include_policy: Policy = field(default_factory=lambda: Policy(database=False))
     quote_policy: Policy = field(default_factory=Policy)
-    require_alias: bool = True
+    require_alias: bool = False
+    """A subquery of `--empty` has no name of its own, so that a model may give it one."""
 
     @classmethod
     def create(
@@ -52,10 +53,6 @@ class TidemarkRelation(BaseRelation):
             return str(self.quoted(self.identifier))
         rendered: str = super().render()
         return rendered
-
-    def _render_subquery_alias(self, namespace: str) -> str:
-        """A name that SQL takes without quotes."""
-        return f" _dbt_{namespace}_subq_{dataflow_name(self.identifier or '').replace('-', '_')}"
 
     @staticmethod
     def add_ephemeral_prefix(name: str) -> str:

@@ -36,7 +36,10 @@
     overrides.get(name, adapter.convert_type(table, loop.index0))) }}) as `{{ name }}`{{ ',' if not loop.last }}
   {%- endfor %} from values
   {%- set cells = table.rows if table.rows | length else [[none] * (names | length)] %}
-  {%- for row in cells %} ({% for cell in row %}{{ adapter.spark_literal(cell) }}{{ ',' if not loop.last }}{% endfor %})
+  {#- the NULLs of the first row have a type: a column may have no other cells -#}
+  {%- for row in cells %}{% set first = loop.first %} ({% for cell in row -%}
+    {{ 'cast(null as string)' if first and cell is none else adapter.spark_literal(cell) }}{{ ',' if not loop.last }}
+  {%- endfor %})
     {{- ',' if not loop.last }}
   {%- endfor %} as t({% for name in names %}c{{ loop.index0 }}{{ ',' if not loop.last }}{% endfor %})
   {%- if not table.rows | length %} where false{% endif %}
