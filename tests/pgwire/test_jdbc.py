@@ -67,7 +67,7 @@ def _definitions() -> Iterator[str]:
 
 
 def _as_lists(sql: str) -> str:
-    """As the planner reads comparisons with arrays, in DuckDB's words."""
+    """Comparisons with arrays as the planner reads them, in DuckDB's words."""
     [text] = sqlglot.transpile(as_spark_text(sql, "postgres", lambda *_: KIND_COLUMNS).text, "spark", "duckdb")
     return text
 

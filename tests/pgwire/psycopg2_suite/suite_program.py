@@ -57,7 +57,7 @@ class Telling(unittest.TestResult):
         self._set("skipped", reason)
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:
-        """As it should be."""
+        """A failure that is wanted is no failure."""
 
     def addUnexpectedSuccess(self, test: Any) -> None:
         """Nothing that a server refuses."""

@@ -163,7 +163,7 @@ class FeedFollower(PollingReader):
         self.check(self._rows.elements(), time_at(self.table, self._version))
 
     def changes(self, first: int, last: int) -> Iterator[Change]:
-        """Those of these versions."""
+        """The changes of these versions."""
         found = DeltaTable(self.table).load_cdf(starting_version=first, ending_version=last).read_all()
         yield from _changes(pa.table(found))
 

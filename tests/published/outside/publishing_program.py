@@ -28,7 +28,7 @@ from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
 FILE_BYTES = 1_500
-"""So that files divide and merge."""
+"""Files that are so small divide and merge."""
 HALF_SECONDS = 0.2
 
 
