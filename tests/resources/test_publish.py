@@ -65,10 +65,12 @@ def test_partition_columns_are_columns_of_the_view_whose_text_is_exact() -> None
     assert "all columns" in published({"partitionBy": ["n"]}).publishes["flow"].refusal(columns[:1])
 
 
-def test_partitions_do_not_go_with_iceberg() -> None:
+def test_partitions_of_an_iceberg_table_are_another_plan_than_each_alone() -> None:
+    """A replica that knows each of them would name files that lack columns, without their values."""
     columns = Column("n", BIGINT), Column("day", DATE)
-    publish = published({"partitionBy": ["day"], "iceberg": {"table": "sales.spent"}}).publishes["flow"]
-    assert publish.refusal(columns).startswith("partitionBy does not go with iceberg yet")
+    publish = {"partitionBy": ["day"], "iceberg": {"table": "sales.spent"}}
+    assert published(publish).publishes["flow"].refusal(columns) == ""
+    assert required_features(described(publish)) == {"publishPartitions", "publishIceberg", "publishIcebergPartitions"}
 
 
 @pytest.mark.parametrize("table", ["spent", "sales.", ".spent", "sales..spent", "sales.sp ent", "sales/spent", "-a.b"])

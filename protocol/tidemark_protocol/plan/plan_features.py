@@ -43,7 +43,9 @@ FEATURES = {
 """The features, by `Class` or `Class.field`. Contents that these had when they came need no entry of their own."""
 VALUE_FEATURES = {("FilesTable.format", "avro"): "filesAvro"}
 """The features, by `Class.field` and its value, where replicas that know the field do not know the value."""
-SUPPORTED_FEATURES = tuple(sorted({*FEATURES.values(), *VALUE_FEATURES.values()}))
+COMBINED_FEATURES = {frozenset({"PublishedView.partition_by", "PublishedView.iceberg"}): "publishIcebergPartitions"}
+"""The features, by fields of one class, where replicas that know each of them do not know both together."""
+SUPPORTED_FEATURES = tuple(sorted({*FEATURES.values(), *VALUE_FEATURES.values(), *COMBINED_FEATURES.values()}))
 
 
 def required_features(value: Any) -> frozenset[str]:
@@ -58,13 +60,16 @@ def required_features(value: Any) -> frozenset[str]:
             cls: Any = type(each)
             own, fields = _members(cls)
             features |= own
+            given = set[str]()
             for name, member, default, feature in fields:
                 held = getattr(each, name)
                 if held is not default and held != default:
                     features |= feature
+                    given.add(member)
                     if isinstance(held, str) and (word := VALUE_FEATURES.get((member, held))):
                         features.add(word)
                     todo.append(held)
+            features.update(word for members, word in COMBINED_FEATURES.items() if members <= given)
     return frozenset(features)
 
 

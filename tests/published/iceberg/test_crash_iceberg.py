@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 
 from tests.published.iceberg.rest_catalogue import RestCatalogue, counted, rest_catalogue
+from tests.published.test_oracle_partitions import PartitionedView
 from tests.published.test_publication import View, contents
 from tidemark_persist import Storage
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
@@ -42,11 +43,11 @@ def use(catalogue: RestCatalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, f'{{"uri": "{catalogue.settings.uri}"}}')
 
 
-def a_destination(view: View, folder: Path, table: str) -> TableDestination:
+def a_destination(view: View, folder: Path, table: str, by: tuple[str, ...] = ()) -> TableDestination:
     """The destination of a replica that has just started."""
     location = str(folder / "published")
     metadata = ShardMetadata(ShardId("u1"), view.shard.location, (Column("k", BIGINT),))
-    published = PublishedView(location, OWNER, 1, 24, iceberg=table)
+    published = PublishedView(location, OWNER, 1, 24, iceberg=table, partition_by=by)
     return TableDestination(GlobalId("uid/view/1"), metadata, published, ShardHandles(), NO_SECRETS)
 
 
@@ -54,13 +55,18 @@ def new_name() -> str:
     return f"sales.c{uuid.uuid4().hex}"
 
 
+@pytest.mark.parametrize("by", [(), ("name",)], ids=["whole", "partitioned"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_whenever_it_dies(
-    iceberg_catalogue: RestCatalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+    iceberg_catalogue: RestCatalogue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: bool,
+    by: tuple[str, ...],
 ) -> None:
     """It dies just before or after each write to the storage and each commit to the catalogue, one after the other."""
     use(iceberg_catalogue, monkeypatch)
-    view, name = View(tmp_path, 7), new_name()
+    view, name = PartitionedView(tmp_path, 7), new_name()
     steps = [(Storage, "write"), (Storage, "write_json"), (StorageCatalogue, "commit_table")]
     deaths, seen = 0, set[int]()
 
@@ -82,7 +88,7 @@ def test_whenever_it_dies(
             for of, method in steps:
                 patched.setattr(of, method, dying(getattr(of, method), at, count))
             try:
-                a_destination(view, tmp_path, name).publish(time, WriterTerm(1))
+                a_destination(view, tmp_path, name, by).publish(time, WriterTerm(1))
             except Killed:
                 deaths += 1
         try:
@@ -90,7 +96,7 @@ def test_whenever_it_dies(
             assert rows in (view.at[time], *(view.at[each] for each in seen))
         except NoSuchTableError:
             assert not seen
-        reached = a_destination(view, tmp_path, name).publish(time, WriterTerm(1))
+        reached = a_destination(view, tmp_path, name, by).publish(time, WriterTerm(1))
         assert (reached.time, reached.again_seconds) == (time, 0)
         assert counted(iceberg_catalogue.rows(name)) == view.at[time] == contents(tmp_path)
         seen.add(time)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import random
 import uuid
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -71,14 +76,7 @@ def test_spark_reads_rows_and_history(iceberg_catalogue: RestCatalogue, tmp_path
     publish()
     append(shard, [(7, -1), (5, 2)])
     publish()
-    settings = {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
-        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.ice.type": "rest",
-        "spark.sql.catalog.ice.uri": iceberg_catalogue.settings.uri,
-        "spark.sql.catalog.ice.cache-enabled": "false",
-    }
+    settings = catalogue_settings(iceberg_catalogue)
     first = iceberg_catalogue.load(name).metadata.snapshots[0].snapshot_id
     delta = f"delta.`{options.location}`"
     with SparkWriter(tmp_path / "spark.log", jars, settings) as spark:
@@ -104,6 +102,97 @@ def test_spark_reads_rows_and_history(iceberg_catalogue: RestCatalogue, tmp_path
         mirror.mirror(ShardId(shard.contents_id))
         assert rows(f"SELECT {COLUMNS} FROM ice.{name}") == wanted
     assert len(iceberg_catalogue.rows(name)) == 301
+
+
+def test_spark_reads_partitions(iceberg_catalogue: RestCatalogue, tmp_path: Path) -> None:
+    """The values are in no file, and the same as Spark reads in the Delta table: also after Spark has compacted that,
+    and after edits of the partition columns and of all columns."""
+    jars = sorted(installed("iceberg-spark", VERSION, [_RUNTIME], SUMS).glob("*.jar"))
+    schema = pa.schema([*((name, kind) for name, kind, _ in PARTITIONS), ("n", pa.int32())])
+    options = TableOptions(f"{tmp_path}/published", "shop.flow.view", uid="u", term=1)
+    name, chance = f"sales.s{uuid.uuid4().hex}", random.Random(1)
+    delta, settings = f"delta.`{options.location}`", catalogue_settings(iceberg_catalogue)
+
+    def publish(schema: pa.Schema, number: int, by: tuple[str, ...]) -> None:
+        shard = create_or_open(f"{tmp_path}/shard{number}", schema, shard_id=f"u{number}")
+        rows = [[chance.choice(values) for _, _, values in PARTITIONS] for _ in range(200)]
+        arrays = {name: pa.array([row[at] for row in rows], kind) for at, (name, kind, _) in enumerate(PARTITIONS)}
+        arrays["n"] = pa.array(range(200), pa.int32())
+        columns = {each: arrays[each] for each in schema.names}
+        updates = pa.table({**columns, "__time": [0] * 200, "__diff": [1] * 200})
+        shard.compare_and_append(updates, expected_upper=0, new_upper=1, term=1)
+        of = replace(options, partition_by=by, term=number)
+        TablePublication(shard, of).publish(Time(0))
+        contents.append((IcebergMirror(iceberg_catalogue.settings, name, of, SourceSecrets(None)), shard.contents_id))
+        mirror()
+
+    def mirror() -> None:
+        of, shard = contents[-1]
+        of.mirror(ShardId(shard))
+
+    contents = list[tuple[IcebergMirror, str]]()
+    with SparkWriter(tmp_path / "spark.log", jars, settings) as spark:
+
+        def rows(query: str) -> list[tuple[object, ...]]:
+            to = f"{tmp_path}/{uuid.uuid4().hex}"
+            spark.sql(f"INSERT OVERWRITE DIRECTORY '{to}' USING parquet {query}")
+            return sorted(duckdb.sql(f"SELECT * FROM read_parquet('{to}/*.parquet')").fetchall(), key=str)
+
+        def check(of: pa.Schema = schema) -> None:
+            listed = ", ".join(of.names)
+            assert len(wanted := rows(f"SELECT {listed} FROM {delta}")) == 200
+            assert rows(f"SELECT {listed} FROM ice.{name}") == wanted
+            found = iceberg_catalogue.rows(name)
+            assert Counter(row["n"] for row in found) == Counter(range(200))
+            for where in CONDITIONS:
+                query = f"SELECT n FROM {{}} WHERE {where}"
+                assert rows(query.format(f"ice.{name}")) == rows(query.format(delta)) != [], where
+
+        publish(schema, 1, ("day", "yes", "tiny", "text"))
+        check()
+        spark.sql(f"OPTIMIZE {delta}")
+        mirror()
+        check()
+        assert rows(f"SELECT count(*) FROM ice.{name}.files") != [(0,)]
+        publish(schema, 2, ("large", "text"))
+        check()
+        others = pa.schema([("n", pa.int32()), *list(schema)[2:-1], *list(schema)[:2]])
+        publish(others, 3, ("text", "day"))
+        check(others)
+        assert len(rows(f"SELECT n, _partition.day FROM ice.{name}")) == 200
+        publish(schema, 4, ())
+        check()
+
+
+PARTITIONS: list[tuple[str, pa.DataType, list[Any]]] = [
+    ("day", pa.date32(), [None, datetime.date(1, 1, 1), datetime.date(9999, 12, 31), datetime.date(2026, 11, 29)]),
+    ("yes", pa.bool_(), [None, True, False]),
+    ("tiny", pa.int8(), [None, -128, 7]),
+    ("large", pa.int64(), [None, -(1 << 63), 7]),
+    ("text", pa.string(), [None, "a/b", "a=b", "%41", "ü\n", "__HIVE_DEFAULT_PARTITION__", "null", "#?&"]),
+]
+CONDITIONS = (
+    "day = DATE'0001-01-01'",
+    "day > DATE'2026-01-01' AND NOT yes",
+    "yes IS NULL OR tiny = -128",
+    "large < 0",
+    "text = '%41'",
+    "text = 'a/b'",
+    "text IS NULL",
+    "text = '#?&' AND day IS NULL",
+)
+
+
+def catalogue_settings(catalogue: RestCatalogue) -> dict[str, str]:
+    """Spark's, for a catalogue `ice`."""
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.ice.type": "rest",
+        "spark.sql.catalog.ice.uri": catalogue.settings.uri,
+        "spark.sql.catalog.ice.cache-enabled": "false",
+    }
 
 
 _RUNTIME = f"org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:{VERSION}"

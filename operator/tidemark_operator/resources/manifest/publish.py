@@ -81,8 +81,6 @@ class PublishSpec:
                 return f"partitionBy names {name} of type {types[name]}: a partition column is one of {allowed}"
         if self.partition_by and len(self.partition_by) == len(types):
             return "partitionBy names all columns of the view: a file needs one that is not among them"
-        if self.partition_by and self.iceberg:
-            return "partitionBy does not go with iceberg yet: take one of both out of publish"
         return ""
 
     @property

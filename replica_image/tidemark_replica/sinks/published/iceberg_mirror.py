@@ -7,8 +7,8 @@ A mirror step reads the Iceberg table first and the newest Delta version after i
 has read, or not at all. So no step moves the table back, any process may make one at any time, and one that died is
 made again. Commits of other programs to the Iceberg table are no part of the next snapshot.
 
-Where the columns or the location are others, one commit replaces them all: the new columns have new ids, and earlier
-snapshots, branches and tags go, since readers would find the old files' columns by the new names.
+Where the columns, the partition columns or the location are others, one commit replaces them all: the new columns have
+new ids, and earlier snapshots, branches and tags go, since readers would find the old files' columns by the new names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pyiceberg.manifest import (
     write_manifest,
     write_manifest_list,
 )
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
@@ -54,6 +54,7 @@ from pyiceberg.table.update import (
     AssertCreate,
     AssertCurrentSchemaId,
     AssertLastAssignedFieldId,
+    AssertLastAssignedPartitionId,
     AssertRefSnapshotId,
     AssertTableUUID,
     AssignUUIDUpdate,
@@ -69,7 +70,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     UpgradeFormatVersionUpdate,
 )
-from pyiceberg.typedef import IcebergBaseModel, Record
+from pyiceberg.typedef import IcebergBaseModel
 
 from tidemark_persist import ShardId, Storage
 from tidemark_protocol.ids import Time
@@ -82,6 +83,14 @@ from tidemark_replica.sinks.published.iceberg_catalogue import (
     url_of,
 )
 from tidemark_replica.sinks.published.iceberg_notes import FOLDER
+from tidemark_replica.sinks.published.iceberg_partitions import (
+    LAST_FIELD_ID,
+    PARTITION_BY,
+    found_spec,
+    partition_columns_text,
+    partition_record,
+    partition_spec,
+)
 from tidemark_replica.sinks.published.iceberg_schema import iceberg_schema, is_same, name_mapping
 from tidemark_replica.sinks.published.published_table import (
     PublishedByAnother,
@@ -232,6 +241,7 @@ class _Step:
             OWNER: options.owner,
             DATAFLOW: str(dataflow_number(options.uid)),
             f"{TERM}{options.uid}": str(options.term),
+            PARTITION_BY: partition_columns_text(self._published.partition_by),
             _NAME_MAPPING: name_mapping(schema),
             _METADATA_PATH: f"{self._root}/{FOLDER}",
             "write.metadata.delete-after-commit.enabled": "true",
@@ -241,13 +251,14 @@ class _Step:
     def creation(self, metadata: TableMetadata) -> _Change:
         """The table with its first snapshot, in one commit: nobody reads it empty."""
         schema = metadata.schema()
-        snapshot = self._snapshot(metadata, schema, UNPARTITIONED_PARTITION_SPEC, None)
+        spec = partition_spec(schema, self._published.partition_by)
+        snapshot = self._snapshot(metadata, schema, spec, None)
         return (_made(AssertCreate),), (
             _made(AssignUUIDUpdate, uuid=metadata.table_uuid),
             _made(UpgradeFormatVersionUpdate, format_version=_FORMAT),
             _made(AddSchemaUpdate, schema=schema),
             _made(SetCurrentSchemaUpdate, schema_id=-1),
-            _made(AddPartitionSpecUpdate, spec=UNPARTITIONED_PARTITION_SPEC),
+            _made(AddPartitionSpecUpdate, spec=spec),
             _made(SetDefaultSpecUpdate, spec_id=-1),
             _made(AddSortOrderUpdate, sort_order=UNSORTED_SORT_ORDER),
             _made(SetDefaultSortOrderUpdate, sort_order_id=-1),
@@ -260,15 +271,21 @@ class _Step:
         """The next snapshot, with what else is to be changed. No updates: the table is equal."""
         base, now = metadata.current_snapshot(), metadata.schema()
         wanted = iceberg_schema(self._published.schema)
-        is_kept = is_same(now, wanted) and metadata.location == self._root
-        if is_kept and metadata.properties.get(_NAME_MAPPING) == name_mapping(now):
+        is_kept = is_same(now, wanted) and metadata.location == self._root and self._has_partitions(metadata)
+        spec = found_spec(metadata.partition_specs, now, self._published.partition_by)
+        if is_kept and spec is not None and metadata.properties.get(_NAME_MAPPING) == name_mapping(now):
             schema, updates = now, list[TableUpdate]()
         else:  # also where another program changed the columns, or by which names they are found
             is_kept, ids = False, [each.schema_id for each in metadata.schemas]
             schema = iceberg_schema(self._published.schema, metadata.last_column_id, max(ids) + 1)
             updates = [_made(AddSchemaUpdate, schema=schema), _made(SetCurrentSchemaUpdate, schema_id=-1)]
-        spec = next(each for each in metadata.partition_specs if not each.fields)
-        if metadata.default_spec_id != spec.spec_id:
+            spec = found_spec(metadata.partition_specs, schema, self._published.partition_by)
+        if spec is None:
+            spec_id = max(each.spec_id for each in metadata.partition_specs) + 1
+            last_id = metadata.last_partition_id or LAST_FIELD_ID
+            spec = partition_spec(schema, self._published.partition_by, spec_id, last_id)
+            updates += [_made(AddPartitionSpecUpdate, spec=spec), _made(SetDefaultSpecUpdate, spec_id=-1)]
+        elif metadata.default_spec_id != spec.spec_id:
             updates.append(_made(SetDefaultSpecUpdate, spec_id=spec.spec_id))
         if metadata.location != self._root:
             updates.append(_made(SetLocationUpdate, location=self._root))
@@ -285,6 +302,7 @@ class _Step:
             _made(AssertRefSnapshotId, ref=MAIN_BRANCH, snapshot_id=base.snapshot_id if base else None),
             _made(AssertCurrentSchemaId, current_schema_id=metadata.current_schema_id),
             _made(AssertLastAssignedFieldId, last_assigned_field_id=metadata.last_column_id),
+            _made(AssertLastAssignedPartitionId, last_assigned_partition_id=metadata.last_partition_id),
         )
         return requirements, tuple(updates)
 
@@ -292,6 +310,12 @@ class _Step:
         """Deletes the files of a commit that was refused."""
         for path in self._written:
             self._storage.remove(path)
+
+    def _has_partitions(self, metadata: TableMetadata) -> bool:
+        """Whether the files of its snapshots are partitioned as those of the Delta table. A table of before there were
+        partitions does not say so, and has none."""
+        wanted = partition_columns_text(self._published.partition_by)
+        return metadata.properties.get(PARTITION_BY, partition_columns_text(())) == wanted
 
     def _is_of_version(self, snapshot: Snapshot) -> bool:
         told = _summary_of(snapshot)
@@ -322,7 +346,7 @@ class _Step:
         """Writes the files of a snapshot. `base`: the one before; None where nothing of it is kept."""
         id, sequence = metadata.new_snapshot_id(), metadata.next_sequence_number()
         known, manifests = self._entries(base)
-        entries = list(self._next_entries(known, id, spec))
+        entries = list(self._next_entries(known, id, schema, spec))
         changed = [each for each in entries if each.status != ManifestEntryStatus.EXISTING]
         name = f"{id}-{uuid.uuid4().hex}"
         if entries and (changed or not manifests):
@@ -370,7 +394,7 @@ class _Step:
         return {each.data_file.file_path: each for each in entries}, manifests
 
     def _next_entries(
-        self, known: Mapping[str, ManifestEntry], id: int, spec: PartitionSpec
+        self, known: Mapping[str, ManifestEntry], id: int, schema: Schema, spec: PartitionSpec
     ) -> Iterator[ManifestEntry]:
         live = {f"{self._root}/{unquote(file.path)}": file for file in self._published.files}
         for name, entry in known.items():
@@ -387,12 +411,11 @@ class _Step:
             )
         for name, file in live.items():
             if name not in known:
-                yield ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=id, data_file=self._data_file(name, file, spec)
-                )
+                data_file = self._data_file(name, file, schema, spec)
+                yield ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=id, data_file=data_file)
 
-    def _data_file(self, name: str, file: PublishedFile, spec: PartitionSpec) -> DataFile:
-        """Without bounds of columns: files are by hashes, so each has nearly all values."""
+    def _data_file(self, name: str, file: PublishedFile, schema: Schema, spec: PartitionSpec) -> DataFile:
+        """Without bounds of columns: files are by hashes, so each has nearly all values, or those of its partition."""
         rows = file.rows
         if rows < 0:  # as another program wrote it
             with self._storage.open_input(unquote(file.path)) as opened:
@@ -401,7 +424,7 @@ class _Step:
             content=DataFileContent.DATA,
             file_path=name,
             file_format=FileFormat.PARQUET,
-            partition=Record(),
+            partition=partition_record(schema, spec, file.partition),
             record_count=rows,
             file_size_in_bytes=file.size,
             column_sizes={},  # some readers ask for it

@@ -134,6 +134,8 @@ class PublishedTable:
             self.schema = pa.schema(table.schema().to_arrow())
             self.files = _live_files(table)
             metadata = table.metadata()
+        self.partition_by = tuple(metadata.partition_columns)
+        """The partition columns that it has, in the order of each file's values."""
         self.id = str(metadata.id)
         has_feed = metadata.configuration.get(CHANGE_DATA_FEED) == "true"
         wanted = options.change_data_feed, list(options.partition_by)
