@@ -153,7 +153,7 @@ def test_partitions_that_another_program_changes_are_taken_back(
     with of.table.update_spec() as update:
         update.add_identity("k")
     with of.table.update_spec() as update:
-        update.remove_field("name")
+        update.remove_field("name_1000")
     of.check(of.publish())
     assert of.columns == ["name"]
     assert len(of.table.metadata.snapshots) == 2

@@ -1,7 +1,7 @@
 """The partitions of an Iceberg table: those of the Delta table whose files it names.
 
     Delta's log       partitionValues {"day": "2026-11-26", "country": null}
-    Iceberg           spec [identity(day), identity(country)]     manifest entry: partition {day: 20783, country: null}
+    Iceberg           spec [identity(day), identity(country)]     manifest entry: {day_1000: 20783, country_1001: null}
 
 The files do not have these columns. Readers take the values of identity transforms from the manifest, as the format
 says. The types are those that Delta tables are partitioned by (PARTITION_TYPES of the protocol), which are exact here.
@@ -53,10 +53,19 @@ def partition_spec(
                 "take it out of partitionBy, or take iceberg out of publish",
             )
     fields = (
-        PartitionField(schema.find_field(name).field_id, id, IdentityTransform(), name)
+        PartitionField(schema.find_field(name).field_id, id, IdentityTransform(), _field_name(name, id, schema))
         for id, name in enumerate(columns, last_id + 1)
     )
     return PartitionSpec(*fields, spec_id=spec_id)
+
+
+def _field_name(column: str, id: int, schema: Schema) -> str:
+    """The name of a partition field, which is no column's: specs stay in the metadata, and where the columns get new
+    ids, a field with the name of a column that it is not from makes the table unreadable for Iceberg's own library."""
+    name = f"{column}_{id}"
+    while name in schema.column_names:
+        name += "_"
+    return name
 
 
 def found_spec(specs: Iterable[PartitionSpec], schema: Schema, columns: Sequence[str]) -> PartitionSpec | None:
