@@ -4,7 +4,7 @@
     an append from upper u lands     the one that failed has not, and never will: its files are deleted
     the upper has gone beyond u      it has landed, or another process came first: vacuum knows better
 
-Without this, the files of tries stay until they are a day old, and a store that takes files and no commits fills up.
+Without this, the files of tries stay until they are a day old. While no commit lands at all, nothing is deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tidemark_persist import Shard, StagedFile, StorageError
+from tidemark_persist import PersistError, Shard, StagedFile
 
 FilesOf = Sequence[tuple[Shard, StagedFile]]
 """Staged files, each with the shard that it is beside."""
@@ -36,7 +36,10 @@ class Leftovers:
         if at != lower:
             return
         landed = {file.path for _, file in files}
+        left: dict[str, tuple[Shard, list[StagedFile]]] = {}
         for beside, file in noted:
             if file.path not in landed:
-                with suppress(StorageError):
-                    beside.discard([file])
+                left.setdefault(beside.location, (beside, []))[1].append(file)
+        for beside, dead in left.values():
+            with suppress(PersistError):
+                beside.discard(dead)

@@ -27,15 +27,17 @@ class ViolatingVersions:
     Callable from any thread."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[tuple[BoundVersion, str]]] = {}
+        self._found: dict[tuple[str, tuple[str, ...]], list[tuple[BoundVersion, str]]] = {}
+        """By the table's name and primary key: a table of another key may have the name by now."""
 
-    def check_known(self, name: str, version: BoundVersion) -> None:
+    def check_known(self, table: FollowedTable, version: BoundVersion) -> None:
         """Raises TableStopped where the version is known to violate the primary key: its log and files, and the
         contents of the shard, which stands still, are what they were."""
-        known = self._found.get(name, [])
+        of = table.name, table.primary_key
+        known = self._found.get(of, [])
         for found, text in known:
             if found == version:
-                self._found[name] = [*(each for each in known if each[0] != version), (version, text)]
+                self._found[of] = [*(each for each in known if each[0] != version), (version, text)]
                 raise TableStopped(KEY_VIOLATED, text)
 
     def check(
@@ -48,5 +50,6 @@ class ViolatingVersions:
         if violation is not None:
             LOG.warning("table %s of a delta source: version %d: %s", table.name, version.version, violation.log_text)
             text = f"in version {version.version}, {violation.text}; {KEY_IN_LOG}"
-            self._found[table.name] = [*self._found.get(table.name, []), (version, text)][-KNOWN_MAX:]
+            of = table.name, table.primary_key
+            self._found[of] = [*self._found.get(of, []), (version, text)][-KNOWN_MAX:]
             raise TableStopped(KEY_VIOLATED, text)

@@ -86,7 +86,7 @@ class DeltaIngestion(Source):
             else:
                 self._bound[name] = version
                 try:
-                    self._violating.check_known(name, version)
+                    self._violating.check_known(table, version)
                     table.next(version)  # a table that cannot go on must not seem to: its upper stands still
                 except TableStopped as error:
                     self._stop(name, error)
@@ -111,6 +111,10 @@ class DeltaIngestion(Source):
         for name in self._bound.keys() - self._gaps.keys():
             self._copies.give_up(name)  # the table goes on without
         waiting = [n for n in self._tables if n in self._gaps or (n not in self._bound and n not in self._stopped)]
+        for name in waiting:
+            if name not in self._bound and self._shards[name].state().upper > 0:
+                self._copies.give_up(name)
+                raise SourceUnusable(f"table {name}: its first rows were appended after all")
         begun = [name for name in waiting if self._copies.find(name) is None]
         for name in begun:
             self._copies.begin(self._copy(name, time))
@@ -167,7 +171,7 @@ class DeltaIngestion(Source):
                 if now is not None and now.restarts < self._bound[name].restarts:
                     continue  # a resnapshot comes later: this version's rows could not be read
                 if now is not None and (before is None or now.restarts != before.restarts):
-                    if self._whole.get(name) == now:
+                    if self._whole.get(name) == now and self._copies.fits(name, self._shards[name]):
                         copied.append(ingested)
                     else:  # whatever `onGap` says now: readers may have seen that the binding came
                         self._gaps[name] = f"table {name}: its process ended before it had version {now.version}"

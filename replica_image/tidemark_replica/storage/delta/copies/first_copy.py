@@ -8,7 +8,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from tidemark_persist import write_staged
+from tidemark_persist import Shard, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.delta.bindings import BoundVersion
 from tidemark_replica.storage.delta.copies.table_copy import TableCopy
@@ -25,6 +25,9 @@ class FirstCopy(TableCopy):
     def __init__(self, table: FollowedTable, location: str, time: Time) -> None:
         super().__init__(table, location, time)
         self._left: deque[list[FileRead]] = deque()
+
+    def fits(self, shard: Shard) -> bool:
+        return shard.location == self.location and shard.state().upper == 0
 
     def _begin(self, reads: list[FileRead]) -> None:
         self._left = deque(read_groups(reads))

@@ -47,10 +47,13 @@ class Resnapshot(TableCopy):
         change = TableChange(self.table, version, self._reads, gone)
         change.reading.began, self.reading = self.reading.began, change.reading
         files = change.stage(self.location, self.time, self.check_wanted)
-        self._shard.refresh()
-        if _contents(self._shard) != before:  # by another program, or by an append that was thought to have failed
+        try:
+            self._shard.refresh()
+            if _contents(self._shard) != before:  # by another program, or by an append that was thought to have failed
+                raise SourceUnusable("the table's contents were changed meanwhile")
+        except BaseException:
             remove_staged(self.location, files)
-            raise SourceUnusable("the table's contents were changed meanwhile")
+            raise
         self.files, self._is_of = files, before
 
 

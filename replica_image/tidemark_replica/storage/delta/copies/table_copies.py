@@ -18,7 +18,7 @@ import threading
 from collections.abc import Collection, Mapping
 from time import monotonic
 
-from tidemark_persist import StagedFile
+from tidemark_persist import Shard, StagedFile
 from tidemark_replica.storage.delta.copies.table_copy import TableCopy
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.key_checks import ViolatingVersions
@@ -66,6 +66,10 @@ class TableCopies:
 
         with self._changed:
             self._changed.wait_for(is_over, seconds)
+
+    def fits(self, name: str, shard: Shard) -> bool:
+        """Whether there is a copy of the table, and the shard has what it had when the files were staged."""
+        return (copy := self.find(name)) is not None and copy.fits(shard)
 
     def take(self, name: str) -> list[StagedFile]:
         """The files of a whole copy, which are the caller's from now on. Raises SourceUnusable where the ingestion was

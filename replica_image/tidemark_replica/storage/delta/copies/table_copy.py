@@ -58,7 +58,7 @@ class TableCopy:
 
     def fits(self, shard: Shard) -> bool:
         """Whether the shard has what it had when the files were staged."""
-        return True
+        raise NotImplementedError
 
     def advance(self, violating: ViolatingVersions) -> None:
         """Takes the next step. It raises nothing."""
@@ -76,6 +76,7 @@ class TableCopy:
         except TableStopped as error:
             self.failure = error
         except InvalidStagedFile:  # nothing was done for many hours
+            self.remove_files()
             self.version, self.files = None, []
         except BaseException as error:  # panics of Rust, too, are of this table alone
             if not self.is_given_up:
@@ -103,7 +104,7 @@ class TableCopy:
 
     def _open(self, violating: ViolatingVersions) -> None:
         version = self.table.newest()
-        violating.check_known(self.table.name, version)
+        violating.check_known(self.table, version)
         names = arrow_schema(self.table.columns).names
         reads = snapshot_reads(self.table.open(version), dict(zip(names, map(name_of, version.physical), strict=True)))
         self.reading = Reading(self.table.name, version.version, sum(r.size for r in reads), self.reading.began)
