@@ -15,6 +15,8 @@ from tidemark_cli.errors import CliError
 
 _GROUP, _KIND = "compute.tidemark.dev/", "Dataflow"
 _SUFFIXES = (".json", ".yaml", ".yml")
+MAX_CHARACTERS = 1 << 20
+"""The characters of a manifest, at most, as the gateway has it. A few lines of YAML with aliases may mean gigabytes."""
 STDIN = Path("-")
 
 
@@ -67,18 +69,30 @@ def _dataflows(path: Path) -> Iterator[DataflowManifest]:
     try:
         text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
         documents = list(yaml.load_all(text, Loader=_Loader))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        bodies = [body for document in documents for body in _objects(document)]
+    except (OSError, TypeError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise CliError(f"{path} cannot be read: {error}") from None
-    for body in (body for document in documents for body in _objects(document)):
+    for body in bodies:
         if body.get("kind") != _KIND or not str(body.get("apiVersion")).startswith(_GROUP):
             continue
         metadata = body.get("metadata")
         if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
             raise CliError(f"a Dataflow of {path} has no metadata.name")
         try:
-            yield DataflowManifest(metadata["name"], str(metadata.get("namespace") or ""), json.dumps(body))
-        except (TypeError, ValueError) as error:
+            yield DataflowManifest(metadata["name"], str(metadata.get("namespace") or ""), _json(body))
+        except (TypeError, ValueError, RecursionError) as error:
             raise CliError(f"Dataflow {metadata['name']} of {path} has no form in JSON: {error}") from None
+
+
+def _json(body: dict[str, Any]) -> str:
+    """Raises TypeError, ValueError, RecursionError: it has no such form, or is too long."""
+    pieces, characters = list[str](), 0
+    for piece in json.JSONEncoder().iterencode(body):
+        pieces.append(piece)
+        characters += len(piece)
+        if characters > MAX_CHARACTERS:
+            raise ValueError(f"it has more than {MAX_CHARACTERS} characters")
+    return "".join(pieces)
 
 
 def _objects(document: Any) -> Iterator[dict[str, Any]]:

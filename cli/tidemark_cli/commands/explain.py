@@ -101,8 +101,9 @@ def _print_unapplied(
     found, plans = gateway(), list[tuple[str, str, str]]()
     for place, manifests in places.items():
         request = ExplainRequest(namespace=place, manifests=[each.json for each in manifests], output=output)
+        seconds = CALL_SECONDS * len(manifests)  # each is planned by itself
         with connected(found) as stub:
-            reply = stub.Explain(request, metadata=found.metadata, timeout=CALL_SECONDS)
+            reply = stub.Explain(request, metadata=found.metadata, timeout=seconds)
         if not reply.manifests:
             raise GatewayFailed("the operator is of an earlier version, and explains no manifests")
         plans += [(place, each.name, each.text) for each in reply.manifests if name in ("", each.name)]

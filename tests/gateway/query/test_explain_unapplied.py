@@ -78,7 +78,7 @@ def test_dataflows_of_manifests_read_each_other(kind: str) -> None:
     assert "Get b" in plans["c"].text()
     assert plans["c"].notes[0] == "reads b as its manifest has it"
     assert plans["a"].notes == ("Dataflow a would wait: ComputeInstance default does not run",)
-    assert [request.dataflow for request in planner.asked] == ["c", "b", "a", "c", "b", "c"]
+    assert [request.dataflow for request in planner.asked] == ["c", "b", "a", "b", "c"]
     assert context.registry.dataflows("ns") == []
 
 
@@ -127,6 +127,16 @@ def test_the_policy_counts() -> None:
             "spec.one of index, materializedView, continualTask: is required",
         ),
         ([{"metadata": {}}], "metadata.name: is required"),
+        ([manifest("a", "\ud800")], "a manifest is not JSON"),
+        (
+            [
+                {
+                    "metadata": {"name": "a"},
+                    "spec": {"instance": "i", "views": [{"name": "v", "sql": "s.a"}] * 33, "exports": []},
+                }
+            ],
+            "more than 32 views or exports",
+        ),
         ([[]], "a manifest is no object with metadata"),
         ([manifest(f"a{at}", "s.a") for at in range(65)], "more than the limit of 64"),
         ([manifest("a", "s.a" + " " * (1 << 17))], "more than the limit of 131072"),
@@ -147,3 +157,20 @@ def test_a_circle_through_dataflows_that_there_are_is_refused() -> None:
     with pytest.raises(StatementRefused) as refused:
         explained(context, manifest("a", "gone.t"))
     assert (refused.value.code, refused.value.line) == ("UNRESOLVED_RELATION", 1)
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_an_edit_that_ends_a_circle_may_stand_behind_what_it_allows(order: str) -> None:
+    context, _ = made()
+    add_dataflow(context.registry, "b", shards=("s.a",))
+    add_dataflow(context.registry, "a", shards=("s.a",), reads=("b",))
+    exports = [{"name": "e", "index": {"from": "a"}}]
+    a = {"instance": "default", "views": [{"name": "a", "sql": "s.a"}], "exports": exports}
+    given = {"a": {"metadata": {"name": "a"}, "spec": a}, "b": manifest("b", "a.e")}
+    assert list(explained(context, *(given[name] for name in order))) == list(order)
+
+
+def test_a_chain_is_planned_twice_at_most() -> None:
+    context, planner = made()
+    explained(context, *(manifest(f"v{at}", f"v{at + 1}.v{at + 1}") for at in range(63)), manifest("v63", "s.a"))
+    assert len(planner.asked) < 128

@@ -32,11 +32,12 @@ from tidemark_protocol.plan.sinks.publish import PublishedView
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """`same`: the Dataflow has this plan already, written to the same destinations. `description`: but for the places
+    """`same`: the Dataflow has this plan already, written to the same destinations; None: the destinations are not
+    known. `description`: but for the places
     of tables that it has not yet. `reads`: the objects that it reads."""
 
     explained: ExplainedPlan
-    same: bool
+    same: bool | None
     description: DataflowDescription
     identity: Digest
     exports: tuple[PlannedExport, ...]
@@ -90,7 +91,7 @@ def draft_of(
             except Waiting as waiting:
                 notes.append(_would_wait(doing, waiting))
         description, identity = describe(named_as(state, dataflow, published), planned, _shards(state, planned))
-        same = not notes and is_served(state, identity)
+        same = None if notes and dataflow.publishes else is_served(state, identity)
         if running is not None and begins and not notes and not same:
             try:
                 check_beginning(running, context.registry, state, description)

@@ -93,7 +93,7 @@ async def explain_replan(
     if isinstance(planned, Refused):
         raise _replan_refusal(dataflow, planned)
     draft = draft_of(context, dataflow, state, planned, request, reading=view, dataflows=dataflows, doing="replan")
-    return draft.explained, draft.same
+    return draft.explained, bool(draft.same)
 
 
 def _replan_refusal(dataflow: Dataflow, refused: Refused) -> QueryRefused:

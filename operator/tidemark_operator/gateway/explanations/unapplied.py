@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.catalogue.dataflow_state import DataflowSpec, DataflowState, RevisionSet
+from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, joins
 from tidemark_operator.catalogue.row_counts import counts_of_now
 from tidemark_operator.errors import DefinitionRefused, QueryRefused, StatementRefused
@@ -41,6 +42,8 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned, PlanRequest, Refused
 
 MAX_MANIFESTS = 64
+MAX_PARTS = 32
+"""The views, and the exports, of a manifest: as the CRD has it."""
 MAX_CHARACTERS = 1 << 20
 """The characters of a manifest, at most: about as many as the API server stores."""
 
@@ -61,20 +64,28 @@ async def explain_manifests(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise QueryRefused(f"two manifests have the name {twice[0]}")
     drafts = _Drafts(context, admission, caller, namespace)
-    left = dataflows
+    left, waits, whys = dataflows, dict[str, set[str]](), dict[str, _InputsMissing]()
     while left:
-        put_off, why = list[Dataflow](), None
+        put_off = list[Dataflow]()
         for at, dataflow in enumerate(left):
-            others = {each.meta.name for each in (*put_off, *left[at + 1 :])}
-            try:
-                if not await drafts.add(dataflow, others):
-                    put_off.append(dataflow)
-            except _InputsMissing as missing:
+            name, others = dataflow.meta.name, {each.meta.name for each in (*put_off, *left[at + 1 :])}
+            if waits.get(name, set()) & others:  # a plan of it would be put off again
                 put_off.append(dataflow)
-                why = why or missing
+                continue
+            try:
+                waits[name] = await drafts.add(dataflow, others)
+                whys.pop(name, None)
+            except _InputsMissing as missing:
+                waits[name], whys[name] = missing.parents & others, missing
+                if not waits[name]:
+                    raise
+            if waits[name]:
+                put_off.append(dataflow)
         if len(put_off) == len(left):
             circle = ", ".join(dataflow.meta.name for dataflow in put_off)
-            raise why or QueryRefused(f"the Dataflows {circle} would be refused (Cycle): they read each other")
+            raise next(iter(whys.values()), None) or QueryRefused(
+                f"the Dataflows {circle} would be refused (Cycle): they read each other"
+            )
         left = put_off
     return [(name, drafts.explained[name]) for name in names]
 
@@ -117,7 +128,9 @@ async def explain_definition(
 
 
 class _InputsMissing(StatementRefused):
-    """The Dataflow names what does not exist: another manifest may make it."""
+    """The Dataflow names what does not exist: another manifest may make it. `parents`: the names of that."""
+
+    parents: frozenset[str] = frozenset()
 
 
 class _Drafts:
@@ -128,21 +141,22 @@ class _Drafts:
         self._made: dict[str, DataflowState] = {}
         self.explained: dict[str, ExplainedPlan] = {}
 
-    async def add(self, dataflow: Dataflow, others: set[str]) -> bool:
-        """Plan the Dataflow, and have the next ones read it so. `others`: those that are not added yet; False: it reads
-        one of them, and is not added. Raises _InputsMissing, and as `explain_manifests`."""
+    async def add(self, dataflow: Dataflow, others: set[str]) -> set[str]:
+        """Plan the Dataflow, and have the next ones read it so. `others`: those that are not added yet. Returns
+        those of them that it reads: then it is not added. Raises _InputsMissing, and as `explain_manifests`."""
         planned, request = await self.ask(dataflow)
         if isinstance(planned, Refused):
             raise _refusal(dataflow, planned)
+        reads = parents(self._context.registry.sources(self._namespace), self._reading(dataflow), planned.references)
+        if waits := {parent.name for parent in reads if parent.kind == DATAFLOWS.kind} & others:
+            return waits  # first: it may be a circle with the other one as it is now
         draft = self.draft(dataflow, planned, request)
-        if any(parent.kind == DATAFLOWS.kind and parent.name in others for parent in draft.reads):
-            return False
         revision = DataflowRevision(draft.description, draft.exports, draft.reads, draft.identity, 0, "")
         mark = ActiveRevision("", 0, 0, "", revision)
         state = self._state(dataflow)
         self._made[state.key.name] = replace(state, revisions=RevisionSet(mark))
         self.explained[state.key.name] = self.noted(dataflow, draft)
-        return True
+        return set()
 
     async def ask(self, dataflow: Dataflow) -> tuple[Planned | Refused, PlanRequest]:
         """The planner's answer, and its request."""
@@ -170,7 +184,7 @@ class _Drafts:
             f"{p.name} as its manifest has it" for p in draft.reads if p.kind == DATAFLOWS.kind and p.name in self._made
         ]
         reads = (f"reads {', '.join(made)}",) if made else ()
-        if self._state(dataflow).active is None:
+        if self._state(dataflow).active is None or draft.same is None:
             return replace(draft.explained, notes=(*reads, *notes))
         then = f"Dataflow {name} has another plan: this one would hydrate beside it, and take over"
         if draft.same:
@@ -212,7 +226,9 @@ def _refusal(dataflow: Dataflow, refused: Refused) -> StatementRefused:
     outcome, of = outcome_of_refusal(dataflow, refused), refusal(refused)
     if isinstance(outcome, WaitingForInputs):
         text = f"Dataflow {dataflow.meta.name} would wait for its inputs: {', '.join(outcome.inputs)}"
-        return _InputsMissing(text, of.code, of.line, of.column)
+        missing = _InputsMissing(text, of.code, of.line, of.column)
+        missing.parents = frozenset(name for each in refused.diagnostics for name in each.relation[:1])
+        return missing
     text = f"Dataflow {dataflow.meta.name} would be refused ({outcome.reason}): {outcome.message}"
     return StatementRefused(text, of.code, of.line, of.column)
 
@@ -223,7 +239,8 @@ def _body(manifest: str) -> Body:
         raise QueryRefused(f"a manifest has {len(manifest)} characters, more than the limit of {MAX_CHARACTERS}")
     try:
         body = json.loads(manifest)
-    except (ValueError, RecursionError):
+        json.dumps(body, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # also half of a character, which no text of a request has
         raise QueryRefused("a manifest is not JSON") from None
     if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
         raise QueryRefused("a manifest is no object with metadata")
@@ -233,7 +250,7 @@ def _body(manifest: str) -> Body:
 def _parsed(context: ReconcileContext, namespace: str, body: Body) -> Dataflow:
     """The Dataflow of a manifest, as the API server would have it. Raises QueryRefused."""
     given = body["metadata"]
-    name, of = given.get("name"), given.get("namespace", namespace)
+    name, of = given.get("name"), given.get("namespace") or namespace
     if not isinstance(name, str):
         raise QueryRefused("metadata.name: is required")
     require_name(name, DATAFLOWS)
@@ -254,6 +271,8 @@ def _parsed(context: ReconcileContext, namespace: str, body: Body) -> Dataflow:
         dataflow = Dataflow.parse({"metadata": metadata, "spec": body.get("spec")})
     except ResourceError as error:
         raise QueryRefused(f"Dataflow {name} would be refused: {error}") from None
+    if max(len(dataflow.views), len(dataflow.exports)) > MAX_PARTS:
+        raise QueryRefused(f"Dataflow {name} would be refused: it has more than {MAX_PARTS} views or exports")
     for view in dataflow.views:
         check_length(view.sql)
     if state is not None and dataflow.instance != state.instance:

@@ -72,7 +72,7 @@ from tidemark_protocol.plan.ingestion import (
     WrittenSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
-from tidemark_protocol.plan.successors import dead_letters, newest, number, spec_name
+from tidemark_protocol.plan.successors import dead_letters, newest, number, spec_name, without_dead_letters
 
 EVOLVE_SECONDS = 60.0
 """The pause between two looks for further columns."""
@@ -138,7 +138,7 @@ class TableEdits:
         added = (
             _Added()
             if edit.added is None
-            else await self._add(state, source, edit.added, running, one_by_one=published is not None)
+            else await self._add(state, source, edit.added, running, one_by_one=evolves or published is not None)
         )
         if evolves and added.failure is not None:
             self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
@@ -228,7 +228,9 @@ class TableEdits:
                     each, error = await _read_one_by_one(new, state.pinned, running, until, error)
                     readable = {table.name: table for table in each}
                     new = with_tables(new, (table for table in new.tables if table.name in readable))
-                    found = tuple(readable[table.name] for table in new.tables)
+                    named = {table.name: place for place, table in enumerate(new.tables)}
+                    owners = {n: n if n in named else without_dead_letters(n) for n in readable}
+                    found = tuple(sorted(each, key=lambda one: named[owners[one.name]]))  # each, then its dead letters
             failure = IngestionFailure("SourceUnreadable", error) if error else None
             moved: tuple[KafkaTable, ...] = ()
             if isinstance(new, KafkaSource):

@@ -10,6 +10,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from tidemark_persist import Storage
 from tidemark_replica.sinks.published.published_table import PublishedFile
@@ -35,7 +36,9 @@ class FileLook:
         paths = sorted(file.path for file in files)
         start = bisect_right(paths, self.looked_for)
         asked = [*paths[start:], *paths[:start]][:LOOK_FILES]
-        found = next((path for path in asked if storage.stat(path) is None), "")
+        found = next((path for path in asked if storage.stat(unquote(path)) is None), "")  # the log escapes paths
+        if found:
+            return found  # and again, until the table is written anew
         self.looked_for = asked[-1] if asked else ""
         self.due = self.clock() + LOOK_SECONDS
-        return found
+        return ""

@@ -148,7 +148,8 @@ class TablePublication:
             return Published(published, published, table.rows, table.bytes, is_in_error=is_in_error)
         if is_in_error:
             return self._rebuild(table, time, "the view had rows in error")
-        if lost := self.look.find_lost(Storage.at(self.options.location), table.files):
+        if lost := self.look.find_lost(storage := Storage.at(self.options.location), table.files):
+            self._refuse_deleted(storage)  # a deletion takes files, too
             return self._rebuild(table, time, f"file {lost} of the table is lost: another program deleted it")
         if self.shard.refresh().since > published:
             return self._rebuild(table, time, f"the updates since time {published} are compacted")

@@ -49,7 +49,7 @@ class LostFileCheck:
         now = self._clock()
         looks_for_all = now >= self._all_due and self._handles.take_missed(self._shard.location)
         if looks_for_all:
-            self._all_due = now + LOOK_SECONDS
+            self._all_due = float("inf")  # until it has ended: a look at a large table takes longer
         if looks_for_all or now >= self._due:
             look = partial(self._look, None if looks_for_all else LOOK_FILES)
             self._job = self._jobs.submit(f"look for files of {self._shard.shard_id}", look, self._looked)
@@ -61,6 +61,7 @@ class LostFileCheck:
 
     def _looked(self, outcome: Outcome[frozenset[str]]) -> None:
         self._job, self._due = None, self._clock() + LOOK_SECONDS
+        self._all_due = min(self._all_due, self._due)
         if isinstance(outcome, Failed):
             LOG.info("files of table %s are not looked for: %s", self._shard.location, log_text(outcome.error))
         elif outcome.value:

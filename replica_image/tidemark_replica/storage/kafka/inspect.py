@@ -18,7 +18,7 @@ from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, MET
 from tidemark_replica.storage.kafka.transactions.metadata import prefix_of
 from tidemark_replica.storage.kafka.values.decoding import key_columns, value_columns
 from tidemark_replica.storage.kafka.values.encodings import Encoding, key_of, values_of
-from tidemark_replica.storage.kafka.values.further_columns import check_schema
+from tidemark_replica.storage.kafka.values.further_columns import check_schema, is_elsewhere
 from tidemark_replica.storage.kafka.values.schemas import FORMATS, found_text
 from tidemark_replica.storage.keyed_rows.unique import NO_KEY
 from tidemark_replica.storage.schema_registry import SchemaRegistry
@@ -55,7 +55,7 @@ def tables_of(
         if length > PINNED_LENGTH_MAX:
             raise SourceUnusable(f"table {given.name}: the schemas are longer than {PINNED_LENGTH_MAX} characters")
         _check(table)
-        if (table.added or table.successor) and pinned is not None:
+        if (table.added or table.successor) and pinned is not None and not is_elsewhere(table, pinned):
             check_schema(table, pinned)
             check_records(table, KafkaClients(spec, read_secret), pinned)
         keyed = table.envelope != "none"

@@ -390,7 +390,10 @@ class KafkaIngestion(Source):
             except TableStopped as error:
                 self._stop(name, error, topics, reads, changes)
             except RegistryAway as error:  # all tables take a transaction, or none
-                raise BrokersAway(str(error)) from None
+                for each in reads.keys() & chosen.keys():
+                    self._tables[each].discard(reads.pop(each))
+                self._unreadable(TransactionsUnreadable(f"RegistryAway: {error}"))
+                return
 
     def _note_transactions(self, reads: Mapping[str, TopicProgress], changes: dict[Entry, str | None]) -> None:
         """Adds the entries of the transactions that the binding has: after all that may still fail."""

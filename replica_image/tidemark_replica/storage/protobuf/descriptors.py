@@ -119,8 +119,8 @@ def text_of_files(main: str, imports: Sequence[tuple[str, str]]) -> str:
 
 
 def renumbered(before: Any, now: Any, at: str = "$", checked: set[tuple[str, str]] | None = None) -> str:
-    """The first field of the message type `before` whose name has another number in the type `now`, as a text; empty
-    without one. `checked`: as of `misfit`."""
+    """The first field of the message type `before` whose name has another number in the type `now`, or is absent in
+    another way, as a text; empty without one. `checked`: as of `misfit`."""
     checked, pair = set() if checked is None else checked, (before.full_name, now.full_name)
     if pair in checked:
         return ""
@@ -131,6 +131,8 @@ def renumbered(before: Any, now: Any, at: str = "$", checked: set[tuple[str, str
             continue
         if other.number != field.number:
             return f"{place}: the field has the number {other.number} in the new schema, and had {field.number}"
+        if other.has_presence != field.has_presence:
+            return f"{place}: the field may be absent, and is NULL then, in one of the schemas alone"
         inner = field.message_type, other.message_type
         if None not in inner and (why := renumbered(*inner, place, checked)):
             return why

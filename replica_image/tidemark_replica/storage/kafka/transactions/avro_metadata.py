@@ -62,7 +62,8 @@ class Boundaries:
         framed = [i for i, value in enumerate(values) if self._decoder is not None and value and not value[0]]
         if self._decoder is None or not framed:
             return [_in_json(value) for value in values]
-        found = [None if i in set(framed) else _in_json(value) for i, value in enumerate(values)]
+        in_avro = set(framed)
+        found = [None if i in in_avro else _in_json(value) for i, value in enumerate(values)]
         decoded = self._decoder([values[i] for i in framed])
         good = (i for at, i in enumerate(framed) if at not in decoded.bad)
         for at, why in decoded.bad.items():
