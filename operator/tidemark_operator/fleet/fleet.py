@@ -141,7 +141,12 @@ class Fleet:
             await asyncio.sleep(MAINTAIN_SECONDS)
 
     def maintain_leases(self) -> None:
-        """End the leases that have run out. None does while this operator may grant none, so could renew none."""
+        """End the leases that have run out. None does while this operator may grant none, so could renew none; nor does
+        the wait for those of an earlier operator end."""
+        if self._stand_until_ms is not None and not self._leadership.leads:
+            self._stand_until_ms = steady_ms() + LEASE_MS
+        elif not self._stands:
+            self._stand_until_ms = None
         self._tell_stands()
         for leases in self._leases.values():
             if not self._leadership.leads:

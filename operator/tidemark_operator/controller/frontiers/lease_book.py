@@ -146,7 +146,9 @@ class LeaseBook:
     def end(self, ids: Iterable[str]) -> None:
         """End leases; without effect for those that are none."""
         for lease in [self._leases.pop(id) for id in ids if id in self._leases]:
-            self._of_callers -= Counter([lease.caller])
+            self._of_callers[lease.caller] -= 1
+            if not self._of_callers[lease.caller]:
+                del self._of_callers[lease.caller]
             for target in lease.targets.values():
                 self._release(lease, _key(target))
 

@@ -58,6 +58,7 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     AssignUUIDUpdate,
+    RemovePartitionSpecsUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
@@ -297,6 +298,9 @@ class _Step:
         snapshot = self._snapshot(metadata, schema, spec, base if is_kept else None)
         updates += _made_current(snapshot)
         updates += self._expiry(metadata, is_kept)
+        gone = [each.spec_id for each in metadata.partition_specs if each.fields and each.spec_id != spec.spec_id]
+        if gone and not is_kept:  # their columns are gone: Iceberg's library before 1.10 reads no table that has them
+            updates.append(_made(RemovePartitionSpecsUpdate, spec_ids=gone))
         requirements = (
             _made(AssertTableUUID, uuid=metadata.table_uuid),
             _made(AssertRefSnapshotId, ref=MAIN_BRANCH, snapshot_id=base.snapshot_id if base else None),
