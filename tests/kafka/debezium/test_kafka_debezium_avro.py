@@ -407,6 +407,6 @@ def test_what_is_refused() -> None:
             tables_of(KafkaSource(("h:9",), (table,)), no_secret)
     table = avro("p.T", schema=part, key_schema=key)
     with pytest.raises(SourceUnusable, match="with transactions its events are in JSON"):
-        tables_of(KafkaSource(("h:9",), (table,), transactions="p.t"), no_secret)
+        tables_of(KafkaSource(("h:9",), (replace(table, framed=False),), transactions="p.t"), no_secret)
     (found,) = tables_of(KafkaSource(("h:9",), (table,)), no_secret)
     assert [str(column.type) for column in found.columns][4:7] == ["date", "timestamp_ntz", "timestamp"]

@@ -105,7 +105,7 @@ def test_inline_schemas_and_dead_letters(kafka: Broker, tmp_path: Path, monkeypa
     produce(kafka, topic, written(V1, {"id": 1, "name": "ann"}), b"\x08\x05", b"\xff")
     with Run(tmp_path, spec_of(kafka, *tables)) as run:
         for name in ("parse_schema", "descriptors_of_text"):
-            monkeypatch.setattr(schemas, name, lambda _: pytest.fail("a schema was parsed"))
+            monkeypatch.setattr(schemas, name, lambda *_: pytest.fail("a schema was parsed"))
         run.catch_up()
     assert oks(tmp_path, "a") == [(1, "ann", 0, 0)]
     assert [row[-1] for row in oks(tmp_path, "a_dead_letter")] == ["a length is negative", "it ends within a value"]

@@ -76,7 +76,7 @@ async def explain_manifests(
                 waits[name] = await drafts.add(dataflow, others)
                 whys.pop(name, None)
             except _InputsMissing as missing:
-                waits[name], whys[name] = missing.parents & others, missing
+                waits[name], whys[name] = others & missing.parents, missing
                 if not waits[name]:
                     raise
             if waits[name]:

@@ -228,7 +228,8 @@ class TableEdits:
                     each, error = await _read_one_by_one(new, state.pinned, running, until, error)
                     readable = {table.name: table for table in each}
                     new = with_tables(new, (table for table in new.tables if table.name in readable))
-                    named = {table.name: place for place, table in enumerate(new.tables)}
+                    names = [table.name for table in new.tables]
+                    named = {name: place for place, name in enumerate(names)}
                     owners = {n: n if n in named else without_dead_letters(n) for n in readable}
                     found = tuple(sorted(each, key=lambda one: named[owners[one.name]]))  # each, then its dead letters
             failure = IngestionFailure("SourceUnreadable", error) if error else None
