@@ -77,6 +77,7 @@ class TransactionLease:
                 held = await self._link.renew_lease(self._token, request)
             except WireError as error:
                 if error.sqlstate in _FOR_GOOD:
+                    self._relations, self._renewing = set(), None  # what a later query reads is held anew
                     return
                 pause = RETRY_SECONDS
             else:

@@ -85,6 +85,7 @@ class Leases:
         known = book.get(id)
         kept = known.targets if known is not None and known.as_of == as_of else {}
         there = [each for each in dict.fromkeys((*map(GlobalId, relations), *kept)) if each in owners]
+        self._context.fleet.require_grants()  # also before: no review is asked of an API server that is away
         await check_rights(access, namespace, there, owners)
         self._context.fleet.require_grants()
         targets, late = dict[GlobalId, LeaseTarget](), None
