@@ -4,6 +4,7 @@ types."""
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tidemark_persist import open_shard
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
 from tidemark_replica.storage.delta import changes, followed_table, pieces
+from tidemark_replica.storage.delta.file_reads import FileRead
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
@@ -242,7 +244,12 @@ def test_the_feed_is_read_instead_of_the_files(tmp_path: Path, monkeypatch: pyte
     one, spec = followed(tmp_path, path)
     Table(path).delete("id < 3")
     plain = RowReader.updates
-    monkeypatch.setattr(RowReader, "updates", lambda self, r, *_: (read.append(r.path), plain(self, r))[1])
+
+    def noted(reader: RowReader, file: FileRead, dictionaries: bool = False) -> Iterator[pa.RecordBatch]:
+        read.append(file.path)
+        return plain(reader, file, dictionaries)
+
+    monkeypatch.setattr(RowReader, "updates", noted)
     tick(one, 1100)
 
     assert [name.split("/")[0] for name in read] == ["_change_data"]
