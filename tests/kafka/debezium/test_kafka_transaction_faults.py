@@ -218,6 +218,26 @@ def test_an_undecided_transaction_comes_again_behind_its_binding(kafka: Broker, 
         assert run.source.warning() == ""
 
 
+@pytest.mark.parametrize("later", [True, False], ids=["behind a later one", "behind its own events"])
+def test_events_count_from_the_middle_and_then_from_the_begin(kafka: Broker, tmp_path: Path, later: bool) -> None:
+    """An event comes again with a smaller order, and with a greater one the next time: no batch was refused, so nothing
+    waits for good. The events between are of a later transaction, or there are none."""
+    shop = Shop(kafka)
+    with Run(tmp_path, shop.spec("orders")) as run:
+        joined(run)
+        shop.commit(*(("orders", id, "6") for id in range(2)))
+        shop.commit(("orders", 2, "7"), ("orders", 1, "7"), *(() if later else (("orders", 5, "7"),)))
+        shop.commit(("orders", 1, "8"))
+        shop.connector.send_all()
+        shop.connector.restart(1, 1)
+        shop.connector.send(99 if later else 2)
+        shop.connector.restart(1)
+        shop.connector.send_all()
+        shop.commit(*(("orders", id, "9") for id in range(2)))
+        shop.connector.send_all()
+        shop.until_last(run)
+
+
 def test_begin_that_comes_again_behind_another_transaction_than_the_one_before(kafka: Broker, tmp_path: Path) -> None:
     """A second task of the connector dies early, and a third one begins within the transaction, where the first one
     was: END counts from there."""

@@ -167,7 +167,7 @@ def test_death_around_each_append_of_the_begin(
             check(shop, run, at)
 
 
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 10))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 10))])
 def test_oracle_random_transactions_with_columns(
     kafka: Broker, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

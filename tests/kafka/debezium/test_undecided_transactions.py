@@ -14,8 +14,9 @@ from tidemark_replica.storage.kafka.followed_topic import FollowedTopic
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.transactions import undecided
 from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
-from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions
+from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions, LastEvent
 from tidemark_replica.storage.kafka.transactions.log import PendingTransaction
+from tidemark_replica.storage.kafka.transactions.metadata import TransactionMark
 from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, Fate
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
 
@@ -35,7 +36,7 @@ def orders(*positions: int, partitions: int = 1) -> Positions:
 def comes(found: UndecidedBound, id: str, partition: int, count: int, positions: Sequence[int]) -> list[Arrival]:
     known = found.positions("orders", id, positions[0])
     seen = EventPositions(None if known is None else known.of(partition, count))
-    return [seen.add(at, order) for order, at in enumerate(positions, 1)]
+    return [seen.add(at, order, order > 1) for order, at in enumerate(positions, 1)]
 
 
 def test_positions_come_back_as_they_were() -> None:
@@ -98,6 +99,30 @@ def test_added_partitions_have_the_events_of_all() -> None:
     assert comes(found, "7", 0, 3, [6]) == [Arrival.AGAIN]
     assert comes(found, "7", 2, 3, [7]) == [Arrival.LATE]
     assert comes(found, "7", 1, 2, [5]) == [Arrival.LATE]
+
+
+def arrivals(*events: tuple[str, int, int, bytes | None]) -> list[Arrival]:
+    """The ways in which the events of transaction 7 come. An event: its transaction, order, position and key."""
+    seen, found, last = EventPositions(), list[Arrival](), LastEvent(TransactionMark("6", 0, 1, 0, "t"), b"")
+    for id, order, position, key in events:
+        goes_on = last.is_followed(TransactionMark(id, position, order, 0, "t"), key)
+        if id == "7":
+            found.append(seen.add(position, order, goes_on))
+    return found
+
+
+def test_events_of_one_position_are_told_apart() -> None:
+    """Orders count from the middle of the transaction, and from its begin afterwards: an event that comes again has a
+    greater order than before. One of another key, in the same copy of rows, does not come again."""
+    first, again, late = Arrival.FIRST, Arrival.AGAIN, Arrival.LATE
+    assert arrivals(("7", 5, 20, b"a"), ("7", 1, 20, b"a"), ("7", 5, 20, b"a")) == [first, again, again]
+    between = ("7", 6, 20, b"b"), ("8", 1, 30, b"a")
+    assert arrivals(*between, ("7", 1, 20, b"b"), ("8", 1, 30, b"a"), ("7", 5, 20, b"a")) == [first, again, again]
+    behind = ("7", 5, 20, b"a"), ("7", 7, 30, b"c")
+    assert arrivals(*behind, ("7", 1, 20, b"a"), ("7", 5, 20, b"a")) == [first, first, again, again]
+    assert arrivals(*behind, ("7", 5, 20, b"a"), ("7", 6, 20, b"b")) == [first, first, again, late]
+    assert arrivals(("7", 1, 20, b"a"), ("7", 2, 20, b"b"), ("7", 3, 20, b"c")) == [first, first, first]
+    assert arrivals(("7", 1, 20, None), ("7", 2, 20, None)) == [first, first]
 
 
 def followed(name: str) -> FollowedTopic:

@@ -3,8 +3,9 @@
     positions in the log   10 12 15 │ 12 15 17        12 and 15 come again, as Kafka Connect has begun again at 12
     after a batch failed   10    15 │ 10 12 15        12 is late: an event that was written behind later ones
 
-Orders and positions of events grow as long as Connect goes on; one that does not grow shows that Connect went back.
-Several events may have one position: rows of one COPY, or both events of a changed primary key.
+Orders and positions of events grow as long as Connect goes on. Connect went back where one of them does not grow, where
+an event of another transaction is between, and where a key comes twice at one position. Otherwise several events may
+have one position: rows of one COPY, or both events of a changed primary key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from enum import Enum
+
+from tidemark_replica.storage.kafka.transactions.metadata import TransactionMark
 
 _ANYWHERE = 1 << 65
 """Greater than all positions."""
@@ -27,16 +30,37 @@ class Arrival(Enum):
     LATE = 2
 
 
+class LastEvent:
+    """The last event of a partition, of all transactions."""
+
+    __slots__ = ("_keys", "_mark")
+
+    def __init__(self, mark: TransactionMark, key: bytes | None) -> None:
+        self._mark, self._keys = mark, {key}
+
+    def is_followed(self, mark: TransactionMark, key: bytes | None) -> bool:
+        """Takes the event that was read next. Returns whether Connect went on within the transaction. An order that
+        grows does not say so alone: orders may count from the middle of the transaction before, and from its begin
+        then."""
+        last, self._mark = self._mark, mark
+        is_same = (last.id, last.commit_before) == (mark.id, mark.commit_before)
+        grows = is_same and mark.order > last.order
+        if grows and mark.position == last.position and (key is None or key not in self._keys):
+            self._keys.add(key)
+            return True
+        self._keys = {key}
+        return grows and mark.position > last.position
+
+
 class EventPositions:
     """`positions`: of the events that were there before, in their order; None where they are not known."""
 
-    __slots__ = ("_at", "_greatest", "_last", "_order", "_positions", "count", "top")
+    __slots__ = ("_at", "_greatest", "_positions", "count", "top")
 
     def __init__(self, positions: Iterable[int] | None = ()) -> None:
         self._positions = None if positions is None else array("Q", positions)
         self._at = 0
         self._greatest = _ANYWHERE if self._positions is None else max(self._positions, default=-1)
-        self._last, self._order = -1, 0
         self.top, self.count = 0, 0
         """The greatest order, and how many events had a greater one than those before."""
 
@@ -49,17 +73,15 @@ class EventPositions:
         """The number of positions in memory."""
         return 0 if self._positions is None else len(self._positions)
 
-    def add(self, position: int, order: int) -> Arrival:
-        """Takes the event that was read next."""
-        went_back = order <= self._order or position < self._last
-        self._order, self._last = order, position
+    def add(self, position: int, order: int, goes_on: bool) -> Arrival:
+        """Takes the event that was read next. `goes_on`: Connect went on within the transaction."""
         if order > self.top:
             self.top, self.count = order, self.count + 1
         all, greatest = self._positions, self._greatest
         self._greatest = max(greatest, position)
         if all is None:
-            return Arrival.LATE if position < greatest or (went_back and position == greatest) else Arrival.FIRST
-        at = bisect_left(all, position, 0 if went_back else self._at)
+            return Arrival.LATE if position < greatest or (not goes_on and position == greatest) else Arrival.FIRST
+        at = bisect_left(all, position, self._at if goes_on else 0)
         self._at = at + 1
         if at < len(all) and all[at] == position:
             return Arrival.AGAIN

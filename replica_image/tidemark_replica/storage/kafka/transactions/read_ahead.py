@@ -18,7 +18,7 @@ from typing import Any
 
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.stop import OTHER_ORIGIN, SEQUENCE_MISSING
-from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions
+from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions, LastEvent
 from tidemark_replica.storage.kafka.transactions.metadata import (
     MarksOf,
     NoSequence,
@@ -51,17 +51,16 @@ class Fate(Enum):
 @dataclass(slots=True)
 class EventRun:
     """Records of one transaction, from the offset `begin` of a partition to the next run; orders and positions grow
-    within it. `id` empty: of no transaction. `position`: of its first event, `last`: the order and the position of its
-    last one. `fresh`: the offset of the first event with a greater order than all before it in the partition, None
-    without one. `count`: how many there are. `first`: the offset of the first event that does not come again, by its
-    position. `late`: of the first one that is late (see `Arrival`)."""
+    within it. `id` empty: of no transaction. `position`: of its first event. `fresh`: the offset of the first event
+    with a greater order than all before it in the partition, None without one. `count`: how many there are. `first`:
+    the offset of the first event that does not come again, by its position. `late`: of the first one that is late (see
+    `Arrival`)."""
 
     id: str
     partition: int
     begin: int
     position: int = 0
     commit_before: int | None = None
-    last: tuple[int, int] = (0, 0)
     fresh: int | None = None
     count: int = 0
     first: int | None = None
@@ -110,6 +109,8 @@ class ReadAhead:
         self._records: list[Any] = []
         self._runs: dict[int, list[EventRun]] = {}
         self._seen: dict[str, _Seen] = {}
+        self._last: dict[int, LastEvent] = {}
+        """By partition, the last event."""
         self._tables = set[str]()
         """The names of tables that are those of the topic."""
         self.bytes = 0
@@ -263,26 +264,28 @@ class ReadAhead:
             if last is None or last.id:
                 runs.append(EventRun("", partition, offset))
             return
-        if (
-            last is None
-            or (last.id, last.commit_before) != (mark.id, mark.commit_before)
-            or mark.order <= last.last[0]
-            or mark.position < last.last[1]
-        ):
+        goes_on = self._goes_on(partition, mark, record.key())
+        if last is None or not last.id or not goes_on:
             last = EventRun(mark.id, partition, offset, mark.position, mark.commit_before)
             runs.append(last)
-        last.last = mark.order, mark.position
         seen = self._seen.setdefault(mark.id, _Seen())
         seen.bytes += size
         events = seen.partitions.get(partition)
         if events is None:
             events = seen.partitions[partition] = EventPositions(self._recall(mark.id, partition, mark.position))
             self._positions += len(events)
-        self._count(last, events, mark, offset)
+        self._count(last, events, mark, offset, goes_on)
 
-    def _count(self, run: EventRun, events: EventPositions, mark: TransactionMark, offset: int) -> None:
+    def _goes_on(self, partition: int, mark: TransactionMark, key: bytes | None) -> bool:
+        last = self._last.get(partition)
+        if last is None:
+            self._last[partition] = LastEvent(mark, key)
+            return False
+        return last.is_followed(mark, key)
+
+    def _count(self, run: EventRun, events: EventPositions, mark: TransactionMark, offset: int, goes_on: bool) -> None:
         count, kept = events.count, len(events)
-        comes = events.add(mark.position, mark.order)
+        comes = events.add(mark.position, mark.order, goes_on)
         if events.count > count:
             run.count += 1
             run.fresh = offset if run.fresh is None else run.fresh
