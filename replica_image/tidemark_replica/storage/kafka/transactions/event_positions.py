@@ -17,6 +17,9 @@ from enum import Enum
 
 from tidemark_replica.storage.kafka.transactions.metadata import TransactionMark
 
+KEYS_MAX = 1 << 16
+"""The keys of one position that are known, at most: of a COPY of more rows, further ones are taken for others, and an
+event of theirs that comes again may hold the transactions up (TransactionIncomplete)."""
 _ANYWHERE = 1 << 65
 """Greater than all positions."""
 
@@ -46,7 +49,8 @@ class LastEvent:
         is_same = (last.id, last.commit_before) == (mark.id, mark.commit_before)
         grows = is_same and mark.order > last.order
         if grows and mark.position == last.position and (key is None or key not in self._keys):
-            self._keys.add(key)
+            if len(self._keys) < KEYS_MAX:
+                self._keys.add(key)
             return True
         self._keys = {key}
         return grows and mark.position > last.position
