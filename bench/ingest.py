@@ -13,6 +13,8 @@ Sides take turns; the numbers of updates are compared with what was merged befor
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +152,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     arguments = parser.parse_args()
     rows = 10_000 if arguments.quick else arguments.rows
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its workers are the python3 of PATH
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     try:

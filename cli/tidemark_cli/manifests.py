@@ -12,11 +12,10 @@ from typing import Any
 import yaml
 
 from tidemark_cli.errors import CliError
+from tidemark_protocol.explained_plan import MANIFEST_CHARACTERS
 
 _GROUP, _KIND = "compute.tidemark.dev/", "Dataflow"
 _SUFFIXES = (".json", ".yaml", ".yml")
-MAX_CHARACTERS = 1 << 20
-"""The characters of a manifest, at most, as the gateway has it. A few lines of YAML with aliases may mean gigabytes."""
 STDIN = Path("-")
 
 
@@ -85,13 +84,14 @@ def _dataflows(path: Path) -> Iterator[DataflowManifest]:
 
 
 def _json(body: dict[str, Any]) -> str:
-    """Raises TypeError, ValueError, RecursionError: it has no such form, or is too long."""
+    """The object in JSON, as far as MANIFEST_CHARACTERS: a few lines of YAML with aliases may mean gigabytes. Raises
+    TypeError, ValueError, RecursionError: the object has no such form, or is too long."""
     pieces, characters = list[str](), 0
     for piece in json.JSONEncoder().iterencode(body):
         pieces.append(piece)
         characters += len(piece)
-        if characters > MAX_CHARACTERS:
-            raise ValueError(f"it has more than {MAX_CHARACTERS} characters")
+        if characters > MANIFEST_CHARACTERS:
+            raise ValueError(f"it has more than {MANIFEST_CHARACTERS} characters")
     return "".join(pieces)
 
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidemark_protocol.plan.change_costs import Upkeep
 
+MANIFEST_CHARACTERS = 1 << 20
+"""The characters of a manifest that is explained, at most: about as many as the API server stores."""
 OUTPUTS = ("text", "json", "mermaid")
 _MOST_SHOWN = 160
 """Characters of an operator in a picture."""

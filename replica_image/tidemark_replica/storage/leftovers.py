@@ -4,7 +4,8 @@
     an append from upper u lands     the one that failed has not, and never will: its files are deleted
     the upper has gone beyond u      it has landed, or another process came first: vacuum knows better
 
-Without this, the files of tries stay until they are a day old. While no commit lands at all, nothing is deleted.
+Otherwise the files of failed appends stay until vacuum takes them, a day later. While no commit lands, no file is
+deleted, and of more than NOTED_MAX files vacuum takes the rest.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tidemark_persist import PersistError, Shard, StagedFile
 
 FilesOf = Sequence[tuple[Shard, StagedFile]]
 """Staged files, each with the shard that it is beside."""
+NOTED_MAX = 10_000
+"""The files that are remembered for each shard, at most."""
 
 
 class Leftovers:
@@ -28,7 +31,7 @@ class Leftovers:
         """An append to the shard from this upper, with the files or with bindings that name them, has failed."""
         known = self._noted.get(shard.location)
         before = known[1] if known is not None and known[0] == lower else []
-        self._noted[shard.location] = lower, [*before, *files]
+        self._noted[shard.location] = lower, [*before, *files][:NOTED_MAX]
 
     def settle(self, shard: Shard, lower: int, files: FilesOf) -> None:
         """An append to the shard from this upper has landed, with these files. Raises nothing."""

@@ -27,7 +27,7 @@ class FileReader(Reader):
         super().__init__(f"table {location}", ledger)
         self._location = location
 
-    def read(self) -> None:
+    def read_until_the_end(self) -> None:
         with duckdb.connect() as connection:
             while not self.end.wait(PAUSE_SECONDS):
                 files = DeltaTable(self._location).file_uris()
@@ -42,7 +42,7 @@ class DatabaseReader(Reader):
         super().__init__(f"table {table} of the database", ledger)
         self._server, self._database, self._table, self._time = server, database, table, -1
 
-    def read(self) -> None:
+    def read_until_the_end(self) -> None:
         while not self.end.wait(PAUSE_SECONDS):
             try:
                 with connect(self._server, self._database) as connection:
@@ -71,7 +71,7 @@ class TopicReader(Reader):
         self._kafka, self._topic, self._time, self._keys = kafka, topic, -1, set[str]()
         self._rows: dict[str, tuple[int, int]] = {}
 
-    def read(self) -> None:
+    def read_until_the_end(self) -> None:
         settings = {"group.id": "outside", "isolation.level": "read_committed", "enable.auto.commit": False}
         consumer = Consumer({"bootstrap.servers": self._kafka.address, "log_level": 0, **settings})
         consumer.assign([TopicPartition(self._topic, 0, 0)])

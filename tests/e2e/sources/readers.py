@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psycopg
 
 from tests.e2e.sources.ledgers import Ledger, version_of
+from tests.reader_threads import ReaderThread
 
 ANSWER_SECONDS = 300
 """A query waits for a replica, and for a time, a minute each. One that takes longer than this hangs."""
@@ -19,41 +17,20 @@ AGAIN = {"57P03", "40001"}
 """SQLSTATEs after which a client asks again (docs/guides/psql.md)."""
 
 
-class Reader(ABC):
-    """Reads a view again and again. `version`: of the last state that it read. `may_go_back`: as a query of an index
-    may that is not strict, where replica and operator died (docs/limits.md)."""
+class Reader(ReaderThread):
+    """Reads a view again and again; `check` takes each answer. `version`: of the last state that it read.
+    `may_go_back`: as a query of an index may that is not strict, where replica and operator died (docs/limits.md)."""
 
     def __init__(self, name: str, ledger: Ledger, may_go_back: bool = False) -> None:
+        super().__init__(f"reader of {name}")
         self.name, self.ledger, self._may_go_back = name, ledger, may_go_back
         self.version, self.answers = -1, 0
         self.refusals = Counter[str]()
         """Answers that a client asks again after, by their cause."""
-        self.failures: list[BaseException] = []
-        self.end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"reader of {name}")
-
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self.end.set()
-            self._thread.join()
 
     def __repr__(self) -> str:
         found = f"{self.name}: {self.answers} answers, version {self.version}"
         return f"{found} of {self.ledger.version}, {dict(self.refusals)} {self.failures}"
-
-    def _run(self) -> None:
-        try:
-            self.read()
-        except BaseException as error:
-            self.failures.append(error)
-
-    @abstractmethod
-    def read(self) -> None:
-        """Reads until `end` is set; `check` takes each answer."""
 
     def check(self, rows: Iterable[tuple[str, int, Any]]) -> None:
         listed = list(rows)
@@ -75,7 +52,7 @@ class QueryReader(Reader):
         super().__init__(f"{view} strict={strict}", ledger, may_go_back)
         self._options, self._view, self._strict = options, view, strict
 
-    def read(self) -> None:
+    def read_until_the_end(self) -> None:
         while not self.end.is_set():
             try:
                 with psycopg.connect(**self._options) as connection:

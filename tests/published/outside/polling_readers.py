@@ -6,10 +6,9 @@ from __future__ import annotations
 import json
 import re
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from tests.published.outside.marked_view import MARK, MarkedView, NamedRow
+from tests.reader_threads import ReaderThread
 from tests.storage.delta.spark_writer import SparkWriter
 
 PAUSE_SECONDS = 0.03
@@ -30,9 +30,9 @@ Change = tuple[int, NamedRow, int]
 @cache
 def _time_of_entry(entry: Path) -> int | None:
     for line in entry.read_text().splitlines():
-        said = json.loads(line).get("commitInfo", {}).get("tidemark.time")
-        if said is not None:
-            return int(said)
+        time = json.loads(line).get("commitInfo", {}).get("tidemark.time")
+        if time is not None:
+            return int(time)
     return None
 
 
@@ -43,37 +43,20 @@ def commit_time(table: str, version: int) -> int | None:
 
 def time_at(table: str, version: int) -> int:
     """The time that the last commit up to this version says."""
-    return next(said for each in range(version, -1, -1) if (said := commit_time(table, each)) is not None)
+    return next(time for each in range(version, -1, -1) if (time := commit_time(table, each)) is not None)
 
 
-class PollingReader(ABC):
+class PollingReader(ReaderThread):
     """`time`: of the last state that it read. `gone`: how often a file had been cleaned away."""
 
     def __init__(self, view: MarkedView, table: str) -> None:
+        super().__init__(type(self).__name__)
         self.view, self.table = view, table
         self.time, self.reads, self.gone = -1, 0, 0
-        self.failures: list[BaseException] = []
-        self.end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=type(self).__name__)
-
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self.end.set()
-            self._thread.join()
 
     def __repr__(self) -> str:
         found = f"{type(self).__name__}: {self.reads} reads, {self.gone} times gone, time {self.time}"
         return f"{found} of {self.view.upper - 1} {self.failures}"
-
-    def _run(self) -> None:
-        try:
-            self.read_until_the_end()
-        except BaseException as error:
-            self.failures.append(error)
 
     def read_until_the_end(self) -> None:
         while not self.end.wait(PAUSE_SECONDS):

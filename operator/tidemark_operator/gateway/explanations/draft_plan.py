@@ -32,9 +32,9 @@ from tidemark_protocol.plan.sinks.publish import PublishedView
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """`same`: the Dataflow has this plan already, written to the same destinations; None: the destinations are not
-    known. `description`: but for the places
-    of tables that it has not yet. `reads`: the objects that it reads."""
+    """A plan that nothing stores. `same`: whether the Dataflow has this plan already, written to the same destinations;
+    None: the destinations are not known. `description`: has no place for a table that does not exist yet. `reads`: the
+    objects that the Dataflow reads."""
 
     explained: ExplainedPlan
     same: bool | None

@@ -37,15 +37,13 @@ from tidemark_operator.resources.conditions.dataflow import WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.meta import REPLAN
-from tidemark_protocol.explained_plan import ExplainedPlan
+from tidemark_protocol.explained_plan import MANIFEST_CHARACTERS, ExplainedPlan
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned, PlanRequest, Refused
 
 MAX_MANIFESTS = 64
 MAX_PARTS = 32
 """The views, and the exports, of a manifest: as the CRD has it."""
-MAX_CHARACTERS = 1 << 20
-"""The characters of a manifest, at most: about as many as the API server stores."""
 
 
 async def explain_manifests(
@@ -121,10 +119,10 @@ async def explain_definition(
     except QueryRefused as refused:  # an option's value that the CRD refuses
         raise DefinitionRefused("22023", str(refused)) from None
     drafts = _Drafts(context, admission, caller, namespace)
-    planned, request = await drafts.ask(dataflow)
+    planned, asked = await drafts.ask(dataflow)
     if isinstance(planned, Refused):
         raise refusal(planned)
-    return drafts.noted(dataflow, drafts.draft(dataflow, planned, request))
+    return drafts.noted(dataflow, drafts.draft(dataflow, planned, asked))
 
 
 class _InputsMissing(StatementRefused):
@@ -235,8 +233,8 @@ def _refusal(dataflow: Dataflow, refused: Refused) -> StatementRefused:
 
 def _body(manifest: str) -> Body:
     """Raises QueryRefused."""
-    if len(manifest) > MAX_CHARACTERS:
-        raise QueryRefused(f"a manifest has {len(manifest)} characters, more than the limit of {MAX_CHARACTERS}")
+    if len(manifest) > MANIFEST_CHARACTERS:
+        raise QueryRefused(f"a manifest has {len(manifest)} characters, more than the limit of {MANIFEST_CHARACTERS}")
     try:
         body = json.loads(manifest)
         json.dumps(body, ensure_ascii=False).encode()
