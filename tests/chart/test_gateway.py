@@ -102,8 +102,8 @@ def leads_to(plane: ControlPlane) -> list[str]:
 
 
 def test_the_service_leads_to_the_leader_and_nowhere_when_it_ends(service: ControlPlane, tmp_path: Path) -> None:
-    """The Service leads to one of two operators. One that is told to end withdraws, and the other takes its place.
-    Upgrades of the chart leave it."""
+    """The Service leads to one of two operators. An operator that gets SIGTERM withdraws, and the other operator
+    takes its place. Upgrades of the chart leave the address of the leader."""
     kubeconfig = kubeconfig_of(service, "tidemark-operator", tmp_path)
     assert leads_to(service) == []
     with ExitStack() as second:

@@ -29,7 +29,7 @@ def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answe
 
 
 def test_must_answer_with_an_error_once_all_asked_replicas_failed_or_are_gone() -> None:
-    """Nobody waits for a replica that will not answer; one that is connected anew may."""
+    """The peek does not wait for a replica that will not answer; a replica that connects again may answer it."""
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1, R2)
@@ -50,8 +50,8 @@ def test_must_answer_with_an_error_once_all_asked_replicas_failed_or_are_gone() 
 
 
 def test_must_answer_with_one_replicas_error_when_the_others_have_had_their_time() -> None:
-    """One that hydrates for an hour answers nothing before that, and the asker holds room meanwhile. A replica that
-    failed and is gone does not count: it may answer when it is back."""
+    """A replica that hydrates for an hour answers no peek before its end, and the peek takes room meanwhile. A replica
+    that failed and is gone does not count: it may answer when it is back."""
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1, R2)

@@ -196,7 +196,7 @@ def test_a_replica_that_may_have_it_is_waited_for(
 
 
 class Clock:
-    """The operator's clock: it goes on when it is told to."""
+    """The operator's clock, which the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = now_ms()

@@ -118,7 +118,7 @@ def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink,
 
 
 def test_nothing_has_failed_before_a_replica_was_sent_the_dataflow() -> None:
-    """The replica that is told next may do it."""
+    """The next replica that gets the dataflow may run it."""
     harness = harness_with_older(R1)
     harness.instance.create(over_index(COPY), TERM)
     assert end_messages(harness.hear(R2, FULL)) == ["the disk is full"]

@@ -177,8 +177,8 @@ def test_must_not_believe_what_such_a_replica_says_of_it() -> None:
     assert failures(found.replicas[R1]) == ["refused: its image does not know refresh"]
 
 
-def test_it_is_dropped_without_a_word() -> None:
-    """Nobody waits for a replica that has nothing of it."""
+def test_a_dataflow_that_no_replica_got_is_dropped_without_a_command() -> None:
+    """The drop waits for no replica that does not have the dataflow."""
     harness = installed()
     connect(harness, R1)
     assert harness.instance.drop(OWNER) == [DataflowGone(OWNER)]

@@ -175,7 +175,7 @@ def test_crash_a_connection_that_ends_is_made_again_with_a_higher_epoch(play: Ca
 
 
 def test_a_command_beside_the_end_of_a_stream_ends_the_connection_like_any_other_end(play: Callable[..., None]) -> None:
-    """The reader may be told of it later than the writer."""
+    """The stream's reader may see the end later than its writer."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))

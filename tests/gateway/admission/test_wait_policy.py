@@ -166,7 +166,7 @@ def test_a_strict_query_waits_where_the_replica_dies_while_it_reads(monkeypatch:
 
 
 def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows the complete times while no replica reports them: the wait for a time begins when somebody does."""
+    """The operator knows no complete time while no replica reports one: the wait for a time begins with a report."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", float("inf"))

@@ -210,7 +210,7 @@ def test_a_foreign_client_certificate_opens_nothing(place: Place) -> None:
 
 
 def test_an_authority_that_is_renewed_holds_from_the_next_connection_on(place: Place) -> None:
-    """Nobody tells the operator. A file that cannot be read meanwhile changes nothing."""
+    """The operator finds the new authority by itself. A file that it cannot read meanwhile changes nothing."""
 
     async def scenario() -> None:
         async with place.gateway(ClientAuthority(place.authority)) as found:

@@ -150,7 +150,7 @@ def test_no_text_is_too_odd(text: str) -> None:
 
 
 def test_parameters_that_were_equal_twice_have_no_template_yet() -> None:
-    """Nobody knows which of them a literal of the plan is from; a third statement may tell."""
+    """A literal of the plan may be from either parameter; a third statement with different ones shows from which."""
 
     def learnt(one: tuple[int, int], other: tuple[int, int]) -> PlanTemplate[Any] | None:
         shapes = [StatementShape.of(EQUAL.format(*values), POSTGRES) for values in (one, other)]

@@ -94,8 +94,8 @@ def test_a_dataflow_finished_by_its_inputs_has_not_ended() -> None:
 
 
 def test_it_is_installed_without_the_index_that_it_was_computed_from() -> None:
-    """The index was made anew, or is suspended. No replica is told of it, whatever it says of the table: none could
-    compute it. A dataflow that is not over waits."""
+    """The index has another id, or is suspended, so no replica could compute the dataflow. The operator sends it to
+    none, whatever a replica reports of the table. A dataflow that is not over waits."""
     harness, unfinished, one = Reports(), Reports(at(350)), serving(report())
     for each in (harness, unfinished):
         each.instance.drop("ns/d")
