@@ -18,6 +18,7 @@ from tidemark_protocol.errors import MalformedFrame
 from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
 from tidemark_protocol.messages.commands import (
     AllowWrites,
+    CancelPeek,
     Command,
     CreateDataflow,
     CreateTimely,
@@ -38,7 +39,10 @@ def check_command(command: Command) -> None:
     what = type(command).__name__
     match command:
         case Hello(epoch=epoch) | CreateTimely(epoch=epoch):
+            _check_ids(what, (command.nonce,) if isinstance(command, Hello) else ())
             _check_counts(what, epoch=epoch.leader_term, connection=epoch.connection)
+        case CancelPeek(uuid):
+            _check_ids(what, (uuid,))
         case UpdateConfiguration():
             sizes = {"max_result_bytes": command.max_result_bytes, "stash_above_bytes": command.stash_above_bytes}
             _check_counts(what, **{name: size or 0 for name, size in sizes.items()})

@@ -1,4 +1,4 @@
-"""Commands and responses to protobuf and back: one function per message, and two tables.
+"""Commands and responses to protobuf and back, most of them field by field (fields.py).
 
     command_to_proto(Schedule("u1")) ──► pb.Command(schedule=...) ──► command_from_proto
 
@@ -10,41 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
-from tidemark_protocol.check.command import check_command, check_id
+from tidemark_protocol.check.command import check_command
 from tidemark_protocol.errors import MalformedFrame
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages import commands, responses
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.dataflow import DataflowDescription
-from tidemark_protocol.plan.ingestion import IngestionDescription
-
-T = TypeVar("T")
+from tidemark_protocol.wire.fields import Codec, fields_of, from_fields, global_id
 
 
 def command_to_proto(command: commands.Command) -> pb.Command:
-    field, encode, _ = _COMMANDS[type(command)]
+    field, encode = _ENCODERS[type(command)]
     message: dict[str, Any] = {field: encode(command)}
     return pb.Command(**message)
 
 
 def command_from_proto(message: pb.Command) -> commands.Command:
-    result: commands.Command = _decode(message, _COMMAND_FIELDS, "command")
+    result: commands.Command = _decode(message, _COMMAND_DECODERS, "command")
     check_command(result)
     return result
 
 
 def response_to_proto(response: responses.Response) -> pb.Response:
-    field, encode, _ = _RESPONSES[type(response)]
+    field, encode = _ENCODERS[type(response)]
     message: dict[str, Any] = {field: encode(response)}
     return pb.Response(**message)
 
 
 def response_from_proto(message: pb.Response) -> responses.Response:
-    result: responses.Response = _decode(message, _RESPONSE_FIELDS, "response")
+    result: responses.Response = _decode(message, _RESPONSE_DECODERS, "response")
     return result
 
 
@@ -56,107 +53,6 @@ def _decode(message: Any, table: dict[str, Callable[[Any], Any]], what: str) -> 
         return table[kind](getattr(message, kind))
     except ValueError as error:
         raise MalformedFrame(f"{what} {kind}: {error}") from None
-
-
-def global_id(text: str) -> GlobalId:
-    check_id(text)
-    return GlobalId(text)
-
-
-def _shard_id(text: str) -> ShardId:
-    return ShardId(global_id(text))
-
-
-def epoch_to_proto(epoch: Epoch) -> pb.Epoch:
-    return pb.Epoch(leader_term=epoch.leader_term, connection=epoch.connection)
-
-
-def epoch_from_proto(message: pb.Epoch) -> Epoch:
-    return Epoch(message.leader_term, message.connection)
-
-
-def _configuration_to_proto(c: commands.UpdateConfiguration) -> pb.UpdateConfiguration:
-    return pb.UpdateConfiguration(
-        max_result_bytes=c.max_result_bytes, settings=c.settings, stash_above_bytes=c.stash_above_bytes
-    )
-
-
-def _configuration_from_proto(m: pb.UpdateConfiguration) -> commands.UpdateConfiguration:
-    limit = m.max_result_bytes if m.HasField("max_result_bytes") else None
-    above = m.stash_above_bytes if m.HasField("stash_above_bytes") else None
-    return commands.UpdateConfiguration(limit, dict(m.settings), above)
-
-
-def _run_ingestion_to_proto(c: commands.RunIngestion) -> pb.RunIngestion:
-    return pb.RunIngestion(
-        ingestion=codec.encode(c.ingestion),
-        term=c.term,
-        controller_now=c.controller_now,
-        max_ahead_ms=c.max_ahead_ms,
-        requests=[pb.FileRequest(id=r.id, action=r.action, table=r.table, file=r.file) for r in c.requests],
-    )
-
-
-def _run_ingestion_from_proto(m: pb.RunIngestion) -> commands.RunIngestion:
-    ingestion = codec.decode(m.ingestion, IngestionDescription)
-    requests = tuple(commands.FileRequest(r.id, r.action, r.table, r.file) for r in m.requests)
-    return commands.RunIngestion(ingestion, WriterTerm(m.term), Time(m.controller_now), m.max_ahead_ms, requests)
-
-
-def _ingestion_status_to_proto(r: responses.IngestionStatus) -> pb.IngestionStatus:
-    files = [
-        pb.SourceFile(
-            table=f.table,
-            file=f.file,
-            size=f.size,
-            state=f.state,
-            reason=f.reason,
-            errors=f.errors,
-            rows=f.rows,
-            time=f.time,
-        )
-        for f in r.files
-    ]
-    outcomes = [pb.FileOutcome(id=o.id, refusal=o.refusal) for o in r.outcomes]
-    told = {"id": r.id, "state": r.state, "message": r.message, "activity": r.activity}
-    tables = [pb.TableReport(**vars(table)) for table in r.tables]
-    return pb.IngestionStatus(**told, counters=r.counters, files=files, outcomes=outcomes, tables=tables)
-
-
-def _ingestion_status_from_proto(m: pb.IngestionStatus) -> responses.IngestionStatus:
-    files = tuple(
-        responses.SourceFile(
-            f.table,
-            f.file,
-            f.size,
-            f.state,
-            f.reason,
-            f.errors,
-            f.rows if f.HasField("rows") else None,
-            Time(f.time) if f.HasField("time") else None,
-        )
-        for f in m.files
-    )
-    outcomes = tuple(responses.FileOutcome(o.id, o.refusal) for o in m.outcomes)
-    told = (m.state, m.message, dict(m.counters))
-    tables = tuple(_table_report_from_proto(t) for t in m.tables)
-    return responses.IngestionStatus(global_id(m.id), *told, files, outcomes, m.activity, tables)
-
-
-def _table_report_from_proto(m: pb.TableReport) -> responses.TableReport:
-    return responses.TableReport(
-        table=m.table,
-        rows=m.rows,
-        bytes=m.bytes,
-        behind=m.behind if m.HasField("behind") else None,
-        unit=m.unit,
-        snapshot_percent=m.snapshot_percent if m.HasField("snapshot_percent") else None,
-        malformed=m.malformed,
-        error=m.error,
-        errors=m.errors,
-        error_time=Time(m.error_time) if m.HasField("error_time") else None,
-        stopped=m.stopped,
-    )
 
 
 def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:
@@ -227,17 +123,6 @@ def _peek_from_proto(m: pb.Peek) -> commands.Peek:
     return replace(asked, skip_errors=m.skip_errors, trace_context=_trace_context(m.trace_context))
 
 
-def _failure_to_proto(r: responses.Failure) -> pb.Failure:
-    told = {"id": r.id, "kind": r.kind, "message": r.message, "reason": r.reason}
-    return pb.Failure(**told, attempts=r.attempts, stopped=r.stopped, repeated=r.repeated)
-
-
-def _failure_from_proto(m: pb.Failure) -> responses.Failure:
-    known = {kind.value for kind in responses.FailureKind}
-    kind = responses.FailureKind(m.kind if m.kind in known else "step")  # a newer replica has further kinds
-    return responses.Failure(global_id(m.id), kind, m.message, m.reason, m.attempts, m.stopped, m.repeated)
-
-
 def _subscribe_to_proto(r: responses.SubscribeResponse) -> pb.SubscribeResponse:
     result = r.result
     if isinstance(result, responses.SubscribeDropped):
@@ -287,124 +172,35 @@ def _copy_from_proto(m: pb.CopyToResponse) -> responses.CopyToResponse:
     raise ValueError("no result")
 
 
-_MessageCodec = tuple[str, Callable[[Any], Any], Callable[[Any], Any]]
+def _kinds(message: Any, classes: Any) -> dict[type, Any]:
+    """The fields of the oneof `kind`, by the dataclasses that have the names of their messages."""
+    return {getattr(classes, f.message_type.name): f for f in message.DESCRIPTOR.oneofs_by_name["kind"].fields}
 
-_COMMANDS: dict[type, _MessageCodec] = {
-    commands.Hello: (
-        "hello",
-        lambda c: pb.Hello(nonce=c.nonce, epoch=epoch_to_proto(c.epoch)),
-        lambda m: commands.Hello(global_id(m.nonce), epoch_from_proto(m.epoch)),
-    ),
-    commands.CreateTimely: (
-        "create_timely",
-        lambda c: pb.CreateTimely(epoch=epoch_to_proto(c.epoch)),
-        lambda m: commands.CreateTimely(epoch_from_proto(m.epoch)),
-    ),
-    commands.CreateInstance: (
-        "create_instance",
-        lambda c: pb.CreateInstance(config=codec.encode(c.config)),
-        lambda m: commands.CreateInstance(codec.decode(m.config, commands.InstanceConfig)),
-    ),
-    commands.InitializationComplete: (
-        "initialization_complete",
-        lambda c: pb.InitializationComplete(),
-        lambda m: commands.InitializationComplete(),
-    ),
-    commands.UpdateConfiguration: ("update_configuration", _configuration_to_proto, _configuration_from_proto),
+
+_COMMANDS, _RESPONSES = _kinds(pb.Command, commands), _kinds(pb.Response, responses)
+_OWN_FORMS: dict[type, Codec] = {
     commands.CreateDataflow: (
-        "create_dataflow",
         lambda c: pb.CreateDataflow(description=c.dataflow.encoded),
         lambda m: commands.CreateDataflow(codec.decode(m.description, DataflowDescription)),
     ),
-    commands.Schedule: (
-        "schedule",
-        lambda c: pb.Schedule(id=c.id),
-        lambda m: commands.Schedule(global_id(m.id)),
-    ),
-    commands.AllowWrites: (
-        "allow_writes",
-        lambda c: pb.AllowWrites(id=c.id, term=c.term),
-        lambda m: commands.AllowWrites(global_id(m.id), WriterTerm(m.term)),
-    ),
-    commands.AllowAllWrites: (
-        "allow_all_writes",
-        lambda c: pb.AllowAllWrites(),
-        lambda m: commands.AllowAllWrites(),
-    ),
-    commands.AllowCompaction: (
-        "allow_compaction",
-        lambda c: pb.AllowCompaction(id=c.id, frontier=c.frontier.encode()),
-        lambda m: commands.AllowCompaction(global_id(m.id), Frontier.decode(m.frontier)),
-    ),
-    commands.Peek: (
-        "peek",
-        # beside the canonical bytes, which an older replica could not decode with another field
-        _peek_to_proto,
-        _peek_from_proto,
-    ),
-    commands.CancelPeek: (
-        "cancel_peek",
-        lambda c: pb.CancelPeek(uuid=c.uuid),
-        lambda m: commands.CancelPeek(global_id(m.uuid)),
-    ),
-    commands.RunIngestion: ("run_ingestion", _run_ingestion_to_proto, _run_ingestion_from_proto),
-    commands.DropIngestion: (
-        "drop_ingestion",
-        lambda c: pb.DropIngestion(id=c.id),
-        lambda m: commands.DropIngestion(global_id(m.id)),
-    ),
-    commands.AllowShardCompaction: (
-        "allow_shard_compaction",
-        lambda c: pb.AllowShardCompaction(id=c.id, location=c.location, frontier=c.frontier.encode()),
-        lambda m: commands.AllowShardCompaction(_shard_id(m.id), m.location, Frontier.decode(m.frontier)),
-    ),
-    commands.DeleteShard: (
-        "delete_shard",
-        lambda c: pb.DeleteShard(id=c.id, location=c.location),
-        lambda m: commands.DeleteShard(_shard_id(m.id), m.location),
-    ),
+    # beside the canonical bytes, which an older replica could not decode with another field
+    commands.Peek: (_peek_to_proto, _peek_from_proto),
+    responses.Frontiers: (_frontiers_to_proto, _frontiers_from_proto),
+    responses.PeekResponse: (_peek_response_to_proto, _peek_response_from_proto),
+    responses.SubscribeResponse: (_subscribe_to_proto, _subscribe_from_proto),
+    responses.CopyToResponse: (_copy_to_proto, _copy_from_proto),
 }
-
-_RESPONSES: dict[type, _MessageCodec] = {
-    responses.Frontiers: ("frontiers", _frontiers_to_proto, _frontiers_from_proto),
-    responses.PeekResponse: ("peek_response", _peek_response_to_proto, _peek_response_from_proto),
-    responses.SubscribeResponse: ("subscribe_response", _subscribe_to_proto, _subscribe_from_proto),
-    responses.CopyToResponse: ("copy_to_response", _copy_to_proto, _copy_from_proto),
-    responses.Status: (
-        "status",
-        lambda r: pb.Status(id=r.id, kind=r.kind, fields=r.fields),
-        lambda m: responses.Status(global_id(m.id), m.kind, dict(m.fields)),
-    ),
-    responses.Failure: ("failure", _failure_to_proto, _failure_from_proto),
-    responses.ShardFrontiers: (
-        "shard_frontiers",
-        lambda r: pb.ShardFrontiers(id=r.id, upper=r.upper.encode(), since=r.since.encode()),
-        lambda m: responses.ShardFrontiers(_shard_id(m.id), Frontier.decode(m.upper), Frontier.decode(m.since)),
-    ),
-    responses.IngestionStatus: (
-        "ingestion_status",
-        _ingestion_status_to_proto,
-        _ingestion_status_from_proto,
-    ),
-    responses.ShardDeleted: (
-        "shard_deleted",
-        lambda r: pb.ShardDeleted(id=r.id, error=r.error or ""),
-        lambda m: responses.ShardDeleted(_shard_id(m.id), m.error or None),
-    ),
-}
-
-_COMMAND_FIELDS = {field: decode for field, _, decode in _COMMANDS.values()}
-_RESPONSE_FIELDS = {field: decode for field, _, decode in _RESPONSES.values()}
+"""Messages whose fields are not those of their dataclasses, or that are too many to be read field by field."""
 
 
-def _message_name(message: type[pb.Command | pb.Response], field: str) -> str:
-    of = message.DESCRIPTOR.fields_by_name[field].message_type
-    assert of is not None
-    return of.name
+def _codec_of(cls: Any, field: Any) -> Codec:
+    return _OWN_FORMS.get(
+        cls, (lambda value: fields_of(value, field.message_type), lambda message: from_fields(message, cls))
+    )
 
 
-MESSAGE_NAMES: Mapping[type, str] = {
-    **{kind: _message_name(pb.Command, field) for kind, (field, _, _) in _COMMANDS.items()},
-    **{kind: _message_name(pb.Response, field) for kind, (field, _, _) in _RESPONSES.items()},
-}
+_ENCODERS = {cls: (field.name, _codec_of(cls, field)[0]) for cls, field in (*_COMMANDS.items(), *_RESPONSES.items())}
+_COMMAND_DECODERS = {field.name: _codec_of(cls, field)[1] for cls, field in _COMMANDS.items()}
+_RESPONSE_DECODERS = {field.name: _codec_of(cls, field)[1] for cls, field in _RESPONSES.items()}
+MESSAGE_NAMES: Mapping[type, str] = {cls: cls.__name__ for cls in _ENCODERS}
 """The names of the protobuf messages of commands and responses, which are labels of metrics."""
