@@ -11,9 +11,15 @@ import pytest
 
 from tests.crds.kubectl import Kubectl
 from tests.crds.manifests import manifest
+from tests.protocol.samples import DATAFLOW
 from tidemark_devcluster.errors import KubectlFailed
+from tidemark_operator.catalogue.dataflow_state import PendingRevision, ReplacementId
 from tidemark_operator.controller.hydration.quarantine import Death, Suspicion
 from tidemark_operator.handlers.publish import status_documents
+from tidemark_operator.handlers.revisions.revision_marks import document, pending_document
+from tidemark_operator.handlers.status.replica_statuses import process_document
+from tidemark_operator.orchestrator.interface import Exit, Observation, Phase
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_operator.resources.conditions.condition import yes
 from tidemark_operator.resources.conditions.instance import InstanceFacts
 from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
@@ -48,11 +54,12 @@ def dataflow_status(write: Frontier | None = None) -> dict[str, Any]:
         hydrated=True,
         replicas=(status_documents.ReplicaExport("r1", True, frontier),),
     )
-    revision = status_documents.Revision("x-1", 1, "sha256:s", "sha256:p", as_of=3, writer_term=1)
-    pending = status_documents.PendingStatus(replace(revision, name="x-2"), "upstream", "upstream-7", (export,))
+    mark = ActiveRevision("x-1", 1, 1, "sha256:s", DataflowRevision(DATAFLOW, (), (), DATAFLOW.plan_digest, 1, ""))
+    together = PendingRevision(replace(mark, name="x-2"), ReplacementId("upstream", "upstream-7"))
+    pending = pending_document(together, [export.document(now().ms)])
     verdicts = [yes("Ready", "Ready"), yes("Hydrated", "Hydrated")]
     suspicion = Suspicion("x-1", (Death("r1", "i-1"), Death("r1", "i-2")), "monday")
-    return status_documents.dataflow_status(now(), verdicts, [export], revision, pending, [suspicion])
+    return status_documents.dataflow_status(now(), verdicts, [export], document(mark), pending, [suspicion])
 
 
 def data_source_status() -> dict[str, Any]:
@@ -63,22 +70,17 @@ def data_source_status() -> dict[str, Any]:
         columns=COLUMNS,
         read_frontier=Frontier.at(0),
         write_frontier=Frontier.at(now().ms - 5000),
-        ingested=status_documents.Ingested(
-            TableReport("orders", 5, 9, 3, "versions", 40, 2, "it failed", 7, Time(now().ms), True)
-        ),
+        ingested=TableReport("orders", 5, 9, 3, "versions", 40, 2, "it failed", 7, Time(now().ms), True),
     )
-    return status_documents.data_source_status(
-        now(), [yes("Ready", "Ingesting")], [table], 0, "r1", status_documents.FileCounters(1, 2, 3, 4)
-    )
+    files = {"read": 1, "waiting": 2, "changed": 3, "refused": 4}
+    return status_documents.data_source_status(now(), [yes("Ready", "Ingesting")], [table], 0, "r1", files)
 
 
 def replica_status() -> dict[str, Any]:
-    exit = status_documents.LastExit("OomKilled", 137, now().ms)
-    incarnation = status_documents.Incarnation("i-1", now().ms, restarts=1, last_exit=exit)
+    last = Exit(137, now().ms, "OomKilled")
+    process = process_document(Observation(Phase.RUNNING, "", "i-1", now().ms, restarts=1, last_exit=last))
     verdicts = [yes("Online", "Online"), yes("Ready", "Hydrated")]
-    return status_documents.replica_status(
-        now(), verdicts, incarnation, dataflows=2, dataflows_hydrated=2, hydrations=3
-    )
+    return status_documents.replica_status(now(), verdicts, process, dataflows=2, dataflows_hydrated=2, hydrations=3)
 
 
 def instance_status() -> dict[str, Any]:

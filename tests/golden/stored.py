@@ -20,18 +20,17 @@ from tidemark_operator.catalogue.dataflow_state import PendingRevision, Replacem
 from tidemark_operator.controller.hydration.quarantine import Death, Suspicion
 from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,
-    FileCounters,
-    Incarnation,
-    LastExit,
     Now,
     TableStatus,
     data_source_status,
     suspects_status,
 )
 from tidemark_operator.handlers.revisions.revision_marks import document, pending_document
+from tidemark_operator.handlers.status.replica_statuses import process_document
+from tidemark_operator.handlers.status.statuses import _files
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.kube.revisions import RevisionOwner, build_revision
-from tidemark_operator.orchestrator.interface import Exit
+from tidemark_operator.orchestrator.interface import Exit, Observation, Phase
 from tidemark_operator.orchestrator.kubernetes.names import shape_of
 from tidemark_operator.orchestrator.local import launch
 from tidemark_operator.orchestrator.local.process_record import Attempts, Home
@@ -61,6 +60,7 @@ PENDING = PendingRevision(MARK, ReplacementId("sales", "sales-77-r2"))
 SUSPICION = Suspicion("revenue-r4", (Death(ReplicaId("r1"), "12-34"),), "again")
 ATTEMPTS = Attempts(3, 2, Exit(137, 1_700_000_000_000))
 PROCESS: dict[str, Any] = {"pid": 12, "startTime": 34, "digest": "0a1b", "startedAt": 1_700_000_000_000}
+COUNTERS = {"files": 5, "waiting_files": 1, "changed_files": 2, "bad_files": 3}
 FRONTIER = Frontier.at(1_700_000_000_000)
 LAYOUT = Layout((pa.int64(), pa.string()), (1,), order=(OrderKey(0, True, True),))
 BATCH = BatchRef("r/1-0-0.arrow", 2, 5, 3, 100, 4, 2, 4, 4096, 11, 99)
@@ -102,7 +102,7 @@ def attempts() -> Any:
 
 def source_status() -> Any:
     table = TableStatus("orders", "s1/a", "s3://bucket/s1", (), FRONTIER, FRONTIER)
-    status = data_source_status(Now({}, 3, 0), (), (table,), 7, "r1", FileCounters(5, 1, 2, 3))
+    status = data_source_status(Now({}, 3, 0), (), (table,), 7, "r1", _files(COUNTERS))
     return {name: status[name] for name in ("files", "ingester", "writeFrontier", "tables")}
 
 
@@ -113,7 +113,8 @@ def export_status() -> Any:
 
 
 def incarnation() -> Any:
-    return Incarnation("12-34", 1_700_000_000_000, 2, LastExit("OOMKilled", 137, 1_700_000_000_000)).document()
+    last = Exit(137, 1_700_000_000_000, "OOMKilled")
+    return process_document(Observation(Phase.RUNNING, "", "12-34", 1_700_000_000_000, 2, last))
 
 
 def manifest() -> Any:

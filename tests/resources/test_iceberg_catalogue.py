@@ -9,7 +9,7 @@ import pytest
 
 from tests.resources.manifests import body
 from tidemark_operator.controller.reports.publication import publication_report
-from tidemark_operator.handlers.publish.status_documents import PublishedTableStatus
+from tidemark_operator.handlers.publish.status_documents import published_document
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.instance import ComputeInstance
@@ -48,7 +48,7 @@ def test_refused(iceberg: dict[str, Any], more: dict[str, Any], message: str) ->
 
 def test_the_status_has_the_time_of_the_iceberg_table() -> None:
     report = publication_report({"time": "7", "rows": "1", "bytes": "9", "icebergTime": "5"})
-    document = PublishedTableStatus("/lake/t", report, "sales.spent").document()
+    document = published_document("/lake/t", report, "sales.spent")
     assert document == {
         "location": "/lake/t",
         "time": 7,
@@ -56,5 +56,5 @@ def test_the_status_has_the_time_of_the_iceberg_table() -> None:
         "bytes": 9,
         "iceberg": {"table": "sales.spent", "time": 5},
     }
-    assert PublishedTableStatus("/lake/t", None, "sales.spent").document()["iceberg"] == {"table": "sales.spent"}
-    assert "iceberg" not in PublishedTableStatus("/lake/t", report).document()
+    assert published_document("/lake/t", None, "sales.spent")["iceberg"] == {"table": "sales.spent"}
+    assert "iceberg" not in published_document("/lake/t", report)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from tests.protocol.samples import DATAFLOW
 from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,
-    Incarnation,
     Now,
     ReplicaExport,
-    Revision,
     dataflow_status,
     has_arrived,
     replica_status,
     urgent,
 )
+from tidemark_operator.handlers.revisions.revision_marks import document
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_operator.resources.conditions.condition import Verdict, holds, merge_conditions, no, unknown, yes
 from tidemark_operator.resources.conditions.frontier import Reported, frontier_status, meet, parse_frontier
 from tidemark_operator.resources.manifest.dataflow import INDEX
@@ -24,6 +25,7 @@ from tidemark_protocol.types import Column, SqlType
 NOW_MS = 1_700_000_000_000
 NOW = "2023-11-14T22:13:20Z"
 LATER_MS = NOW_MS + 60_000
+MARK = ActiveRevision("flow-1", 1, 1, "sha256:s", DataflowRevision(DATAFLOW, (), (), DATAFLOW.plan_digest, 0, ""))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +115,7 @@ def export(write: Reported = None, hydrated: bool = True) -> ExportStatus:
 
 def dataflow_document(write: Reported = None, ready: bool = True, hydrated: bool = True) -> dict[str, object]:
     verdict = yes("Ready", "Ready") if ready else no("Ready", "NoReplicaOnline")
-    revision = Revision("flow-1", 1, "sha256:s", "sha256:p", as_of=5, writer_term=0)
-    return dataflow_status(Now({}, 1, NOW_MS), [verdict], [export(write, hydrated)], revision)
+    return dataflow_status(Now({}, 1, NOW_MS), [verdict], [export(write, hydrated)], document(MARK))
 
 
 def test_unknown_values_are_left_out_of_a_status() -> None:
@@ -137,17 +138,17 @@ def test_unknown_values_are_left_out_of_a_status() -> None:
 
 def test_zero_is_written() -> None:
     """Writer term 0 and time 0 are values."""
-    document = dataflow_document(Frontier.at(0))
+    shown = dataflow_document(Frontier.at(0))
 
-    assert document["revision"] == {
+    assert shown["revision"] == {
         "name": "flow-1",
         "generation": 1,
         "specDigest": "sha256:s",
-        "planDigest": "sha256:p",
-        "asOf": 5,
+        "planDigest": DATAFLOW.plan_digest,
+        "asOf": DATAFLOW.as_of,
         "writerTerm": 0,
     }
-    assert document["writeFrontier"] == {"time": 0, "at": "1970-01-01T00:00:00Z"}
+    assert shown["writeFrontier"] == {"time": 0, "at": "1970-01-01T00:00:00Z"}
 
 
 def test_moving_frontiers_can_wait_and_everything_else_cannot() -> None:
@@ -178,9 +179,7 @@ def test_a_replica_that_counts_can_wait_and_its_conditions_cannot() -> None:
     """Each Dataflow that hydrates there is counted."""
 
     def document(dataflows: int, verdict: Verdict) -> dict[str, object]:
-        return replica_status(
-            Now({}, 1, NOW_MS), [verdict], Incarnation("i1", NOW_MS, 0), dataflows, dataflows, dataflows
-        )
+        return replica_status(Now({}, 1, NOW_MS), [verdict], {"id": "i1"}, dataflows, dataflows, dataflows)
 
     old = document(7, yes("Ready", "Hydrated", "7 dataflows"))
 

@@ -11,9 +11,7 @@ import yaml
 from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,
     Now,
-    PendingStatus,
     ReplicaExport,
-    Revision,
     TableStatus,
     data_source_status,
     dataflow_status,
@@ -52,8 +50,8 @@ def test_as_much_is_told_as_the_schema_takes() -> None:
     columns = tuple(Column(f"c{n}{'x' * 200}", wide, True) for n in range(1100))
     replicas = tuple(ReplicaExport(f"r{n}", True) for n in range(50))
     one = ExportStatus("e", "index", "u1", None, columns, tuple(c.name for c in columns), replicas=replicas)
-    revision = Revision("d-1", 1, "sha256:s", "sha256:p")
-    dataflow = dataflow_status(NOW, VERDICTS, [one], revision, PendingStatus(revision, "d", "d-1", (one,)))
+    pending = {"exports": [one.document(NOW.ms)]}
+    dataflow = dataflow_status(NOW, VERDICTS, [one], None, pending)
     tables = [TableStatus("t", columns=columns), *(TableStatus(f"t.{n}") for n in range(200))]
     source = data_source_status(NOW, VERDICTS, tables, 0, "r1")
 

@@ -12,7 +12,7 @@ from tests.gateway.server.test_metrics import fleet
 from tests.gateway.source_tables import BEHIND_SECONDS, NAMES, PINNED, REPORTS, registered
 from tidemark_operator import metrics
 from tidemark_operator.gateway.explanations import why_snapshot
-from tidemark_operator.handlers.publish.status_documents import Ingested, TableStatus, urgent
+from tidemark_operator.handlers.publish.status_documents import TableStatus, urgent
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.introspection.relations import rows
@@ -122,7 +122,7 @@ def test_why_says_how_the_first_rows_of_its_kind_come(
 def test_the_status_has_the_report_and_waits_for_the_budget(at: int) -> None:
     """Numbers that move are no reason to write at once: the conditions tell that a table stopped."""
     documents: list[dict[str, Any]] = [
-        {"tables": [TableStatus("t", ingested=Ingested(r)).document(0)]} for r in (REPORTS[at], REPORTS[1 - at])
+        {"tables": [TableStatus("t", ingested=r).document(0)]} for r in (REPORTS[at], REPORTS[1 - at])
     ]
     assert not urgent(*documents)
     shown = documents[0]["tables"][0]["ingested"]

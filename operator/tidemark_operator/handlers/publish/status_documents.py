@@ -38,30 +38,6 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
-    """A stored plan, as `status.revision` names it."""
-
-    name: str
-    generation: int
-    spec_digest: str
-    plan_digest: str
-    as_of: int | None = None
-    writer_term: int | None = None
-    replan: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        return _present(
-            name=self.name,
-            generation=self.generation,
-            specDigest=self.spec_digest,
-            planDigest=self.plan_digest,
-            asOf=self.as_of,
-            writerTerm=self.writer_term,
-            replan=self.replan,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class ReplicaExport:
     """An export on one replica."""
 
@@ -72,43 +48,6 @@ class ReplicaExport:
     """The percentage of its hydration; None once it is hydrated."""
     caught_up_percent: int | None = None
     """The percentage of its way, while it is behind and catches up in bounded steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedTableStatus:
-    """The ordinary table of a view. `report`: None before a replica has told about it. `iceberg`: the Iceberg table
-    that follows; empty: none."""
-
-    location: str
-    report: PublicationReport | None = None
-    iceberg: str = ""
-
-    def document(self) -> dict[str, Any]:
-        known = self.report if self.report is not None and self.report.time is not None else None
-        return _present(
-            location=self.location,
-            time=known.time if known and known.time != MAX_TIME else None,
-            rows=known.rows if known else None,
-            bytes=known.bytes if known else None,
-            iceberg=self._iceberg_document(),
-        )
-
-    def _iceberg_document(self) -> dict[str, Any] | None:
-        time = None if self.report is None or self.report.iceberg_time == MAX_TIME else self.report.iceberg_time
-        return _present(table=self.iceberg, time=time) if self.iceberg else None
-
-
-@dataclass(frozen=True, slots=True)
-class DestinationStatus:
-    """A destination of a view outside of Tidemark. `report`: None before a replica has told about it."""
-
-    kind: str
-    target: str
-    report: PublicationReport | None = None
-
-    def document(self) -> dict[str, Any]:
-        time = None if self.report is None or self.report.time == MAX_TIME else self.report.time
-        return _present(kind=self.kind, target=self.target[:MAX_TARGET], time=time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +64,11 @@ class ExportStatus:
     output_frontier: Reported = None
     hydrated: bool = False
     replicas: tuple[ReplicaExport, ...] = ()
-    published: PublishedTableStatus | None = None
-    destinations: tuple[DestinationStatus, ...] = ()
+    published: Mapping[str, Any] | None = None
+    destinations: Sequence[Mapping[str, Any]] = ()
 
     def document(self, now_ms: int) -> dict[str, Any]:
-        return _present(
+        return present(
             name=self.name,
             kind=self.kind,
             id=self.id,
@@ -141,61 +80,9 @@ class ExportStatus:
             inputFrontier=frontier_status(self.input_frontier, now_ms),
             outputFrontier=frontier_status(self.output_frontier, now_ms),
             hydrated=self.hydrated,
-            published=None if self.published is None else self.published.document(),
-            destinations=[each.document() for each in self.destinations] or None,
+            published=self.published,
+            destinations=[*self.destinations] or None,
             replicas=[_replica_export(replica, now_ms) for replica in self.replicas[:MAX_REPLICAS]],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PendingStatus:
-    """A revision that takes over when `root_revision` of the Dataflow `root` does."""
-
-    revision: Revision
-    root: str
-    root_revision: str
-    exports: tuple[ExportStatus, ...] = ()
-
-    def document(self, now_ms: int) -> dict[str, Any]:
-        return _present(
-            revision=self.revision.document(),
-            together={"dataflow": self.root, "revision": self.root_revision},
-            exports=[export.document(now_ms) for export in self.exports],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class FileCounters:
-    """Files of a source: `read`, `waiting` (not complete yet), `changed` after they were read, `refused` (an error
-    row)."""
-
-    read: int
-    waiting: int
-    changed: int
-    refused: int
-
-    def document(self) -> dict[str, Any]:
-        return {"read": self.read, "waiting": self.waiting, "changed": self.changed, "refused": self.refused}
-
-
-@dataclass(frozen=True, slots=True)
-class Ingested:
-    """The progress of a table of a source, as its ingester reported it. Its lag behind the clock is that of the table's
-    write frontier, whose time is in the status already: a number that grows by itself would be written for ever."""
-
-    report: TableReport
-
-    def document(self) -> dict[str, Any]:
-        r = self.report
-        error = _present(message=r.error, count=r.errors, at=None if r.error_time is None else timestamp(r.error_time))
-        return _present(
-            rows=r.rows,
-            bytes=r.bytes,
-            behind=None if r.behind is None else {"count": r.behind, "unit": r.unit[:MAX_UNIT]},
-            snapshotPercent=r.snapshot_percent,
-            malformedRecords=r.malformed,
-            stopped=r.stopped,
-            lastError=error if r.errors else None,
         )
 
 
@@ -207,45 +94,17 @@ class TableStatus:
     columns: tuple[Column, ...] = ()
     read_frontier: Reported = None
     write_frontier: Reported = None
-    ingested: Ingested | None = None
+    ingested: TableReport | None = None
 
     def document(self, now_ms: int) -> dict[str, Any]:
-        return _present(
+        return present(
             name=self.name,
             id=self.id,
             location=self.location,
             columns=_columns(self.columns, MAX_TABLE_COLUMNS),
             readFrontier=frontier_status(self.read_frontier, now_ms),
             writeFrontier=frontier_status(self.write_frontier, now_ms),
-            ingested=None if self.ingested is None else self.ingested.document(),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LastExit:
-    """The reason why a process ended."""
-
-    reason: str
-    exit_code: int | None
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Incarnation:
-    """A replica's process. `id` is never used twice; arrangements end with the process."""
-
-    id: str
-    started_at_ms: int | None
-    restarts: int
-    last_exit: LastExit | None = None
-
-    def document(self) -> dict[str, Any]:
-        last = self.last_exit
-        return _present(
-            id=self.id,
-            startedAt=None if self.started_at_ms is None else timestamp(self.started_at_ms),
-            restarts=self.restarts,
-            lastExit=last and _present(reason=last.reason, exitCode=last.exit_code, at=timestamp(last.at_ms)),
+            ingested=None if self.ingested is None else _ingested(self.ingested),
         )
 
 
@@ -253,20 +112,19 @@ def dataflow_status(
     now: Now,
     verdicts: Sequence[Verdict],
     exports: Sequence[ExportStatus],
-    revision: Revision | None,
-    pending: PendingStatus | None = None,
+    revision: Mapping[str, Any] | None,
+    pending: Mapping[str, Any] | None = None,
     suspicions: Iterable[Suspicion] = (),
 ) -> dict[str, Any]:
     status = _status(
         now,
         verdicts,
         writeFrontier=frontier_status(meet(export.write_frontier for export in exports), now.ms),
-        revision=None if revision is None else revision.document(),
+        revision=revision,
         exports=[export.document(now.ms) for export in exports],
     )
     # null removes what the stored status has
-    document = None if pending is None else pending.document(now.ms)
-    return {**status, "pending": document, "suspects": suspects_status(suspicions)}
+    return {**status, "pending": pending, "suspects": suspects_status(suspicions)}
 
 
 def suspects_status(suspicions: Iterable[Suspicion]) -> list[dict[str, Any]] | None:
@@ -287,15 +145,15 @@ def data_source_status(
     tables: Sequence[TableStatus],
     writer_term: int | None,
     replica: str | None,
-    files: FileCounters | None = None,
+    files: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    ingester = None if writer_term is None else _present(replica=replica, writerTerm=writer_term)
+    ingester = None if writer_term is None else present(replica=replica, writerTerm=writer_term)
     return _status(
         now,
         verdicts,
         writeFrontier=frontier_status(meet(table.write_frontier for table in tables), now.ms),
         ingester=ingester,
-        files=None if files is None else files.document(),
+        files=files,
         tables=[table.document(now.ms) for table in tables[:MAX_TABLES]],
     )
 
@@ -320,7 +178,7 @@ def instance_status(
 def replica_status(
     now: Now,
     verdicts: Sequence[Verdict],
-    incarnation: Incarnation | None,
+    process: Mapping[str, Any] | None,
     dataflows: int | None = None,
     dataflows_hydrated: int | None = None,
     hydrations: int | None = None,
@@ -328,7 +186,7 @@ def replica_status(
     return _status(
         now,
         verdicts,
-        process=None if incarnation is None else incarnation.document(),
+        process=process,
         dataflows=dataflows,
         dataflowsHydrated=dataflows_hydrated,
         hydrations=hydrations,
@@ -387,7 +245,7 @@ def _status(now: Now, verdicts: Sequence[Verdict], **fields: Any) -> dict[str, A
     return {
         "observedGeneration": now.generation,
         "conditions": merge_conditions(old, verdicts, now.generation, now.ms),
-        **_present(**fields),
+        **present(**fields),
     }
 
 
@@ -396,8 +254,43 @@ def _columns(columns: Sequence[Column], most: int) -> list[dict[str, Any]] | Non
     return [{"name": name, "type": type, "nullable": nullable} for name, type, nullable in shown] or None
 
 
+def published_document(location: str, report: PublicationReport | None, iceberg: str = "") -> dict[str, Any]:
+    """The ordinary table of a view. `report`: None before a replica has told about it. `iceberg`: the Iceberg table
+    that follows; empty: none."""
+    known = report if report is not None and report.time is not None else None
+    iceberg_time = None if report is None or report.iceberg_time == MAX_TIME else report.iceberg_time
+    return present(
+        location=location,
+        time=known.time if known and known.time != MAX_TIME else None,
+        rows=known.rows if known else None,
+        bytes=known.bytes if known else None,
+        iceberg=present(table=iceberg, time=iceberg_time) if iceberg else None,
+    )
+
+
+def destination_document(kind: str, target: str, report: PublicationReport | None) -> dict[str, Any]:
+    """A destination of a view outside of Tidemark. `report`: None before a replica has told about it."""
+    time = None if report is None or report.time == MAX_TIME else report.time
+    return present(kind=kind, target=target[:MAX_TARGET], time=time)
+
+
+def _ingested(r: TableReport) -> dict[str, Any]:
+    """The progress of a table of a source, as its ingester reported it. Its lag behind the clock is that of the table's
+    write frontier, whose time is in the status already: a number that grows by itself would be written for ever."""
+    error = present(message=r.error, count=r.errors, at=None if r.error_time is None else timestamp(r.error_time))
+    return present(
+        rows=r.rows,
+        bytes=r.bytes,
+        behind=None if r.behind is None else {"count": r.behind, "unit": r.unit[:MAX_UNIT]},
+        snapshotPercent=r.snapshot_percent,
+        malformedRecords=r.malformed,
+        stopped=r.stopped,
+        lastError=error if r.errors else None,
+    )
+
+
 def _replica_export(replica: ReplicaExport, now_ms: int) -> dict[str, Any]:
-    return _present(
+    return present(
         name=replica.replica,
         hydrated=replica.hydrated,
         hydratedPercent=replica.hydrated_percent,
@@ -406,5 +299,6 @@ def _replica_export(replica: ReplicaExport, now_ms: int) -> dict[str, Any]:
     )
 
 
-def _present(**fields: Any) -> dict[str, Any]:
+def present(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}

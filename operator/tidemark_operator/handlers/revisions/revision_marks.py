@@ -28,7 +28,7 @@ from tidemark_operator.errors import RevisionUnreadable, Waiting
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds.revision_holds import hold_inputs, retire
 from tidemark_operator.handlers.publish.publisher import StatusPublisher
-from tidemark_operator.handlers.publish.status_documents import Revision
+from tidemark_operator.handlers.publish.status_documents import present
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
@@ -227,27 +227,24 @@ def roll_forward(book: ShardBook, states: Sequence[DataflowState]) -> None:
             promote(book, state)
 
 
-def revision_status(mark: ActiveRevision) -> Revision:
+def document(mark: ActiveRevision) -> dict[str, Any]:
+    """A stored plan, as the status names it."""
     revision = mark.revision
-    return Revision(
-        mark.name,
-        mark.generation,
-        mark.spec_digest,
-        revision.identity,
-        revision.description.as_of,
-        revision.writer_term,
-        mark.replan or None,
+    return present(
+        name=mark.name,
+        generation=mark.generation,
+        specDigest=mark.spec_digest,
+        planDigest=revision.identity,
+        asOf=revision.description.as_of,
+        writerTerm=revision.writer_term,
+        replan=mark.replan or None,
     )
 
 
-def document(mark: ActiveRevision) -> dict[str, Any]:
-    return revision_status(mark).document()
-
-
-def pending_document(pending: PendingRevision) -> dict[str, Any]:
+def pending_document(pending: PendingRevision, exports: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """The pending revision as the status has it. Later reports fill in its exports."""
     together = {"dataflow": pending.replacement.dataflow, "revision": pending.replacement.revision}
-    return {"revision": document(pending.mark), "together": together, "exports": []}
+    return {"revision": document(pending.mark), "together": together, "exports": [*exports]}
 
 
 def shown_frontiers(status: Mapping[str, Any]) -> dict[GlobalId, Frontier]:

@@ -14,6 +14,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Observation, Phase, Workers, replica_id
 from tidemark_operator.resources.conditions import replica as replica_conditions
+from tidemark_operator.resources.conditions.frontier import timestamp
 from tidemark_operator.resources.conditions.instance import ReplicaProblem
 from tidemark_operator.resources.conditions.replica import (
     Answering,
@@ -54,7 +55,7 @@ def replica_status_of(context: ReconcileContext, key: Key, body: Body, now: stat
     return status_documents.replica_status(
         now,
         replica_conditions.replica_conditions(facts),
-        _incarnation(serving),
+        process_document(serving),
         dataflows=installed if online else None,
         dataflows_hydrated=hydrated if online else None,
         hydrations=state.description.hydrations if state and state.description and online else None,
@@ -175,13 +176,15 @@ def _executors(workers: Workers, refused: ReplicaProblem | None) -> ExecutorFact
     )
 
 
-def _incarnation(observed: Observation | None) -> status_documents.Incarnation | None:
+def process_document(observed: Observation | None) -> dict[str, Any] | None:
+    """A replica's process. Its id is never used twice; arrangements end with the process."""
     if observed is None or observed.incarnation is None:
         return None
-    last = observed.last_exit
-    return status_documents.Incarnation(
-        observed.incarnation,
-        observed.started_at_ms,
-        observed.restarts,
-        status_documents.LastExit(last.reason, last.code, last.at_ms) if last else None,
+    last, started = observed.last_exit, observed.started_at_ms
+    present = status_documents.present
+    return present(
+        id=observed.incarnation,
+        startedAt=None if started is None else timestamp(started),
+        restarts=observed.restarts,
+        lastExit=last and present(reason=last.reason, exitCode=last.code, at=timestamp(last.at_ms)),
     )

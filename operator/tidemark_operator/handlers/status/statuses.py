@@ -19,7 +19,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.publish import status_documents
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
-from tidemark_operator.handlers.revisions.revision_marks import revision_status
+from tidemark_operator.handlers.revisions.revision_marks import document, pending_document
 from tidemark_operator.handlers.revisions.sink_addresses import refusal
 from tidemark_operator.handlers.revisions.takeover import quarantine
 from tidemark_operator.handlers.status.replica_statuses import replica_status_of
@@ -122,7 +122,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
                 columns=ingested.table.columns,
                 read_frontier=known.since if known else None,
                 write_frontier=known.upper if known and known.upper > Frontier.minimum() else None,
-                ingested=status_documents.Ingested(table.report) if table.report else None,
+                ingested=table.report,
             )
         )
     reported = bool(tables) and all(table.write_frontier is not None for table in tables)
@@ -139,7 +139,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
         edit=state.edit,
         columns_left_out=state.columns_left_out,
         name=state.key.name,
-        files_in_error=files.refused if files else 0,
+        files_in_error=files["refused"] if files else 0,
         named_in_error=tuple(f"{f.table}/{f.file} ({f.reason})" for f in in_error),
         warning=report.message if report and report.state == "running" else "",
     )
@@ -154,14 +154,12 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
     )
 
 
-def _files(counters: Mapping[str, int]) -> status_documents.FileCounters | None:
+def _files(counters: Mapping[str, int]) -> dict[str, int] | None:
     """The counters of files. None: the source has no files, or not all counters are reported yet."""
-    names = ("files", "waiting_files", "changed_files", "bad_files")
-    return (
-        status_documents.FileCounters(*(counters[name] for name in names))
-        if all(n in counters for n in names)
-        else None
-    )
+    names = {"read": "files", "waiting": "waiting_files", "changed": "changed_files", "refused": "bad_files"}
+    if not all(name in counters for name in names.values()):
+        return None
+    return {shown: counters[name] for shown, name in names.items()}
 
 
 def _dataflow(
@@ -204,8 +202,8 @@ def _dataflow(
         now,
         verdicts,
         _exports(state.active, collections, book),
-        revision_status(state.active) if state.active else None,
-        _pending(state.pending, successors, book) if state.pending else None,
+        document(state.active) if state.active else None,
+        _pending(state.pending, successors, book, now.ms) if state.pending else None,
         state.obstacles.suspicions.values(),
     )
 
@@ -248,12 +246,8 @@ def _is_finished(exports: Sequence[Collection]) -> bool:
     return bool(exports) and all(c.write is not None and c.write.is_empty for c in exports)
 
 
-def _pending(
-    pending: PendingRevision, collections: list[Collection], book: ShardBook
-) -> status_documents.PendingStatus:
-    together = pending.replacement
-    exports = tuple(_exports(pending.mark, collections, book))
-    return status_documents.PendingStatus(revision_status(pending.mark), together.dataflow, together.revision, exports)
+def _pending(pending: PendingRevision, collections: list[Collection], book: ShardBook, now_ms: int) -> dict[str, Any]:
+    return pending_document(pending, [each.document(now_ms) for each in _exports(pending.mark, collections, book)])
 
 
 def _exports(
@@ -301,26 +295,22 @@ def _exports(
     return exports
 
 
-def _published_table(
-    description: DataflowDescription, id: str | None, c: Collection | None
-) -> status_documents.PublishedTableStatus | None:
+def _published_table(description: DataflowDescription, id: str | None, c: Collection | None) -> dict[str, Any] | None:
     """The ordinary table that an export is published as, if it is."""
     publish = next((sink.publish for sink in _views(description, id)), None)
     if publish is None:
         return None
     report = None if c is None else _publication(c, PUBLISHED)
-    return status_documents.PublishedTableStatus(publish.location, report, publish.iceberg)
+    return status_documents.published_document(publish.location, report, publish.iceberg)
 
 
-def _destinations(
-    description: DataflowDescription, id: str | None, c: Collection | None
-) -> tuple[status_documents.DestinationStatus, ...]:
+def _destinations(description: DataflowDescription, id: str | None, c: Collection | None) -> list[dict[str, Any]]:
     """The destinations of an export outside of Tidemark."""
-    return tuple(
-        status_documents.DestinationStatus(each.KIND, each.target, None if c is None else _publication(c, each.KIND))
+    return [
+        status_documents.destination_document(each.KIND, each.target, None if c is None else _publication(c, each.KIND))
         for sink in _views(description, id)
         for each in sink.outside
-    )
+    ]
 
 
 def _views(description: DataflowDescription, id: str | None) -> Iterator[MaterializedViewSink]:
