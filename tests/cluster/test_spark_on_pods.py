@@ -18,12 +18,13 @@ from tests.cluster.waiting import wait_for
 from tests.waiting import until
 from tidemark_devcluster.images.build import Image
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_operator.orchestrator.interface import Executors, PodSpec, ReplicaSpec, Requests, ScratchVolume
+from tidemark_operator.orchestrator.interface import PodSpec, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes.driver import FIELDS
 from tidemark_operator.orchestrator.kubernetes.executors import MASTER, pod_template, spark_conf, template_name
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ROLE, ReplicaShape, member
 from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.orchestrator.kubernetes.volumes import SECRET_FILE, TEMPLATE_FILE, TEMPLATES, shared_volumes
+from tidemark_operator.resources.manifest.pods import Executors, Requests, ScratchVolume
 
 JOBS = Path(__file__).with_name("jobs")
 VERBS = ("create", "get", "list", "watch", "delete", "deletecollection")

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark_operator.orchestrator.interface import (
-    Executors,
-    Owner,
-    PodSpec,
-    ReplicaSpec,
-    Requests,
-    ScratchVolume,
-    Volume,
-)
+from tidemark_operator.orchestrator.interface import Owner, PodSpec, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes.names import ReplicaShape, member
 from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
+from tidemark_operator.resources.manifest.pods import Executors, Requests, ScratchVolume, Volume
 
 SETTINGS = KubernetesSettings("registry.example/tidemark/replica:1")
 SMALL = ReplicaSpec("uid-r1", "ns", "r1", 2, 2 << 30, Owner("default", "uid-default"))

@@ -18,9 +18,9 @@ from tests.orchestrator.clusters import Cluster
 from tests.orchestrator.pods import LARGE, SETTINGS
 from tests.orchestrator.test_orphaned_executors import account, labels, make_pod
 from tests.replica.worker_loop import Loop
-from tidemark_operator.orchestrator.interface import Requests
 from tidemark_operator.orchestrator.kubernetes.executors import template_text
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ReplicaShape, member
+from tidemark_operator.resources.manifest.pods import Requests
 from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.messages.responses import Status
 from tidemark_replica.command_loop.executors import POLL_SECONDS_MAX, Executors, ExecutorWatch

@@ -7,16 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
-from tidemark_operator.orchestrator.interface import (
-    Executors,
-    Owner,
-    ReplicaSpec,
-    ScratchVolume,
-    Volume,
-    replica_id,
-    resource_of,
-)
+from tidemark_operator.orchestrator.interface import Owner, ReplicaSpec, replica_id, resource_of
 from tidemark_operator.orchestrator.kubernetes.names import member, shape_of
+from tidemark_operator.resources.manifest.pods import Executors, ScratchVolume, Volume
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 

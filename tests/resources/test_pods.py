@@ -9,9 +9,10 @@ import pytest
 
 from tests.resources.manifests import body
 from tidemark_operator.handlers.replica_specs import replica_spec
-from tidemark_operator.orchestrator.interface import Executors, Owner, PodSpec, Requests, ScratchVolume, Volume
+from tidemark_operator.orchestrator.interface import Owner, PodSpec
 from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator, replica_command
 from tidemark_operator.resources.manifest.instance import ComputeInstance
+from tidemark_operator.resources.manifest.pods import Executors, Requests, ScratchVolume, Volume
 from tidemark_operator.resources.manifest.replica import ComputeReplica, UpdateStrategy
 from tidemark_replica.options import parse
 

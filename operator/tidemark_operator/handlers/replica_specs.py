@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark_operator.orchestrator.interface import (
-    Executors,
-    Owner,
-    PodSpec,
-    ReplicaSpec,
-    Requests,
-    ScratchVolume,
-    Volume,
-)
+from tidemark_operator.orchestrator.interface import Owner, PodSpec, ReplicaSpec
 from tidemark_operator.resources.manifest.instance import ComputeInstance
-from tidemark_operator.resources.manifest.pods import Resources
 from tidemark_operator.resources.manifest.replica import ComputeReplica
 
 
 def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> ReplicaSpec:
     """`instance`: None if it is gone; the replica is stopped then."""
-    meta, pod, executor = replica.meta, replica.pod, replica.pod.executor
+    meta = replica.meta
     return ReplicaSpec(
         key=meta.uid,
         namespace=meta.namespace,
@@ -27,12 +18,10 @@ def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> R
         memory_bytes=replica.resources.memory_bytes,
         instance=Owner(instance.meta.name, instance.meta.uid) if instance else Owner(),
         pod=PodSpec(
-            requests=_requests(replica.resources),
-            executors=Executors(pod.executors, executor.cores, executor.memory_bytes, _requests(executor))
-            if pod.executors
-            else Executors(),
-            scratch=ScratchVolume(pod.scratch_bytes, pod.scratch_claim),
-            volumes=tuple(Volume(each.claim, each.path, each.read_only) for each in pod.volumes),
+            requests=replica.resources.requests,
+            executors=replica.executors,
+            scratch=replica.scratch,
+            volumes=replica.volumes,
             credentials=instance.credentials if instance else "",
             source_secrets=instance.source_secrets if instance else (),
             iceberg=instance.iceberg.environment if instance and instance.iceberg else "",
@@ -40,7 +29,3 @@ def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> R
         strategy=replica.strategy,
         spark_only=replica.spark_only,
     )
-
-
-def _requests(resources: Resources) -> Requests:
-    return Requests(resources.cpu_request, resources.memory_request)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from tidemark_operator.resources.manifest.pods import Executors, Requests, ScratchVolume, Volume
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 from tidemark_protocol.ids import ReplicaId
 
@@ -38,41 +39,6 @@ class Owner:
 
     name: str = ""
     uid: str = ""
-
-
-@dataclass(frozen=True)
-class Requests:
-    """Resource requests of a pod, as Kubernetes quantities. An empty field means: equal to the limit."""
-
-    cpu: str = ""
-    memory: str = ""
-
-
-@dataclass(frozen=True)
-class Executors:
-    """Spark executors. `cores` and `memory_bytes` are per executor; the memory includes its Python workers."""
-
-    instances: int = 0
-    cores: int = 2
-    memory_bytes: int = 2 << 30
-    requests: Requests = Requests()
-
-
-@dataclass(frozen=True)
-class ScratchVolume:
-    """The volume of arrangements: an emptyDir of `bytes`, or the claim that driver and executors share."""
-
-    bytes: int = 20 << 30
-    claim: str = ""
-
-
-@dataclass(frozen=True)
-class Volume:
-    """A PersistentVolumeClaim that every pod of the replica mounts at `path`."""
-
-    claim: str
-    path: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import hashlib
 import json
 from typing import Any
 
-from tidemark_operator.orchestrator.interface import Requests
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ReplicaShape
 from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, pod_security
 from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
@@ -22,6 +21,7 @@ from tidemark_operator.orchestrator.kubernetes.volumes import (
     shared_volumes,
     store_settings,
 )
+from tidemark_operator.resources.manifest.pods import Requests
 
 MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark_operator.orchestrator.interface import PodSpec, ReplicaSpec, Requests
+from tidemark_operator.orchestrator.interface import PodSpec, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes.settings import KubernetesSettings
 from tidemark_operator.resources.manifest.meta import GROUP
+from tidemark_operator.resources.manifest.pods import Requests
 
 SHAPE_FORMAT = 1
 """Raise this number when pods of an earlier operator must be replaced."""

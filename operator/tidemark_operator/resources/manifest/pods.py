@@ -11,15 +11,21 @@ from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.quantities import size_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Requests:
+    """Resource requests of a pod, as Kubernetes quantities. An empty field means: equal to the limit."""
+
+    cpu: str = ""
+    memory: str = ""
+
+
+@dataclass(frozen=True)
 class Resources:
-    """`cpu_request`, `memory_request`: empty where they are as much as the limits."""
+    """Limits of a pod, and its requests. Spark runs `cores` tasks at once."""
 
     cores: int
-    """Spark runs as many tasks at once."""
     memory_bytes: int
-    cpu_request: str = ""
-    memory_request: str = ""
+    requests: Requests
 
     @classmethod
     def parse(cls, fields: Fields) -> Resources:
@@ -28,37 +34,46 @@ class Resources:
             # manifests say 2 or "2"
             int(limits.values.get("cpu", 2)),
             size_bytes(limits, "memory", "2Gi"),
-            requests.text("cpu", ""),
-            requests.text("memory", ""),
+            Requests(requests.text("cpu", ""), requests.text("memory", "")),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+@dataclass(frozen=True)
+class Executors:
+    """Spark executors. `cores` and `memory_bytes` are per executor; the memory includes its Python workers."""
+
+    instances: int = 0
+    cores: int = 2
+    memory_bytes: int = 2 << 30
+    requests: Requests = Requests()
+
+    @classmethod
+    def parse(cls, fields: Fields) -> Executors:
+        """Without executors the shape of a replica does not depend on their resources."""
+        instances, of = fields.integer("instances", 0), Resources.parse(fields.child("resources"))
+        return cls(instances, of.cores, of.memory_bytes, of.requests) if instances else cls()
+
+
+@dataclass(frozen=True)
+class ScratchVolume:
+    """The volume of arrangements: an emptyDir of `bytes`, or the claim that driver and executors share."""
+
+    bytes: int = 20 << 30
+    claim: str = ""
+
+    @classmethod
+    def parse(cls, fields: Fields) -> ScratchVolume:
+        return cls(size_bytes(fields, "size", "20Gi"), fields.text("claimName", ""))
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A PersistentVolumeClaim that every pod of the replica mounts at `path`."""
+
     claim: str
     path: str
-    read_only: bool
+    read_only: bool = False
 
     @classmethod
-    def parse(cls, fields: Fields) -> Mount:
+    def parse(cls, fields: Fields) -> Volume:
         return cls(fields.text("claimName"), fields.text("mountPath"), fields.flag("readOnly", False))
-
-
-@dataclass(frozen=True, slots=True)
-class PodFields:
-    executors: int
-    executor: Resources
-    scratch_bytes: int
-    scratch_claim: str
-    volumes: tuple[Mount, ...]
-
-    @classmethod
-    def parse(cls, spec: Fields) -> PodFields:
-        executors, scratch = spec.child("executors"), spec.child("scratch")
-        return cls(
-            executors=executors.integer("instances", 0),
-            executor=Resources.parse(executors.child("resources")),
-            scratch_bytes=size_bytes(scratch, "size", "20Gi"),
-            scratch_claim=scratch.text("claimName", ""),
-            volumes=tuple(Mount.parse(each) for each in spec.children("volumes")),
-        )

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
-from tidemark_operator.resources.manifest.pods import PodFields, Resources
+from tidemark_operator.resources.manifest.pods import Executors, Resources, ScratchVolume, Volume
 
 KIND = "ComputeReplica"
 PLURAL = "computereplicas"
@@ -28,8 +28,11 @@ class ComputeReplica:
     meta: Meta
     instance: InstanceName
     resources: Resources
-    """Limits of the Spark driver with its Python workers. A change of these, or of `pod`, needs another process."""
-    pod: PodFields
+    """Limits of the Spark driver with its Python workers. A change of these, or of the next three, needs another
+    process."""
+    executors: Executors
+    scratch: ScratchVolume
+    volumes: tuple[Volume, ...]
     strategy: UpdateStrategy | None
     spark_only: bool
     """Nothing is computed outside Catalyst and Spark jobs; a change needs another process."""
@@ -42,7 +45,9 @@ class ComputeReplica:
             meta=Meta.parse(body),
             instance=InstanceName(spec.text("instance")),
             resources=Resources.parse(spec.child("resources")),
-            pod=PodFields.parse(spec),
+            executors=Executors.parse(spec.child("executors")),
+            scratch=ScratchVolume.parse(spec.child("scratch")),
+            volumes=tuple(map(Volume.parse, spec.children("volumes"))),
             strategy=spec.choice("updateStrategy", UpdateStrategy) if spec.has("updateStrategy") else None,
             spark_only=spec.flag("sparkOnly", False),
             suspend=spec.flag("suspend", False),
