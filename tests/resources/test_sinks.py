@@ -11,8 +11,9 @@ import pytest
 from tests.resources.manifests import dataflow
 from tests.resources.test_conditions import SERVING
 from tests.tidy.checkout import ROOT
-from tidemark_operator.handlers.revisions.sink_addresses import refusal, without_refused
+from tidemark_operator.handlers.revisions.sink_addresses import without_refused
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
+from tidemark_operator.resources.addresses.connections import refusal
 from tidemark_operator.resources.conditions.condition import Verdict
 from tidemark_operator.resources.conditions.dataflow import DestinationFacts, dataflow_conditions
 from tidemark_operator.resources.manifest.dataflow import Dataflow

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.handlers.reconcile.source_addresses import address_not_allowed
 from tidemark_operator.options import parse
 from tidemark_operator.resources.addresses.address import (
     InvalidAddress,
@@ -24,6 +23,7 @@ from tidemark_operator.resources.addresses.address import (
     host_of,
 )
 from tidemark_operator.resources.addresses.allowed_hosts import EVERYTHING, AllowedHosts
+from tidemark_operator.resources.addresses.connections import refusal
 from tidemark_protocol.plan.ingestion import PostgresSource
 
 LABEL = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
@@ -43,8 +43,7 @@ def allowed(*patterns: str) -> AllowedHosts:
 
 def refusal_of(hosts: AllowedHosts, host: str, port: int) -> str | None:
     """The refusal of a source that connects to the address; None where it may."""
-    failure = address_not_allowed(PostgresSource(host, port, "shop", "orders-db", "p", ()), hosts)
-    return None if failure is None else failure.message
+    return refusal(PostgresSource(host, port, "shop", "orders-db", "p", ()), hosts) or None
 
 
 @pytest.mark.parametrize(
@@ -79,11 +78,11 @@ def test_all_hosts_are_not_those_of_the_machine(host: str) -> None:
 def test_a_refusal_says_which_address_and_how_to_allow_it() -> None:
     """The message has a pattern that allows it."""
     for host in ("DB.shop.svc.", "10.0.0.1", "fd00::1", "[FD00::1]"):
-        refusal = refusal_of(allowed(), host, 5432)
-        assert refusal is not None
-        pattern = refusal.split("--source-hosts=")[1].split()[0]
+        text = refusal_of(allowed(), host, 5432)
+        assert text is not None
+        pattern = text.split("--source-hosts=")[1].split()[0]
         assert refusal_of(allowed(pattern), host, 5432) is None
-        assert f"an entry {pattern} of sources.allowedHosts" in refusal
+        assert f"an entry {pattern} of sources.allowedHosts" in text
 
 
 @pytest.mark.parametrize(

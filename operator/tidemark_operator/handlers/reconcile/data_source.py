@@ -31,7 +31,6 @@ from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.publish.publisher import StatusPublisher
 from tidemark_operator.handlers.reconcile.publication_looks import publication_of
-from tidemark_operator.handlers.reconcile.source_addresses import address_not_allowed
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
 from tidemark_operator.handlers.reconcile.table_edits import EVOLVE_SECONDS, TableEdits
@@ -41,6 +40,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import Phase, replica_id
 from tidemark_operator.resources.addresses.allowed_hosts import ADDRESS_NOT_ALLOWED
+from tidemark_operator.resources.addresses.connections import refusal
 from tidemark_operator.resources.conditions.data_source import FOR_SOMEBODY, IngestionFailure
 from tidemark_operator.resources.conditions.instance import IMAGE_TOO_OLD
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
@@ -93,8 +93,8 @@ class DataSourceReconciler:
         receive."""
         specs = [source.source, *([state.pinned.source] if state.pinned is not None else [])]
         for spec in specs:
-            if (refusal := address_not_allowed(spec, self._context.allowed_hosts)) is not None:
-                return refusal
+            if text := refusal(spec, self._context.allowed_hosts):
+                return IngestionFailure(ADDRESS_NOT_ALLOWED, text)
         running = self._context.running(state.key.namespace, state.instance)
         if running is None:
             known = state.refused

@@ -20,13 +20,13 @@ from tidemark_operator.handlers.publish import status_documents
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.revisions.revision_marks import document, pending_document
-from tidemark_operator.handlers.revisions.sink_addresses import refusal
 from tidemark_operator.handlers.revisions.takeover import quarantine
 from tidemark_operator.handlers.status.replica_statuses import replica_status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body, Resource
 from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources.addresses.allowed_hosts import ADDRESS_NOT_ALLOWED, AllowedHosts
+from tidemark_operator.resources.addresses.connections import refusal
 from tidemark_operator.resources.conditions import data_source
 from tidemark_operator.resources.conditions import dataflow as dataflow_conditions
 from tidemark_operator.resources.conditions import replica as replica_conditions

@@ -1,2 +1,2 @@
-"""Addresses that sources connect to, in one form (`address.py`), and the operator's list of those that are allowed
-(`allowed_hosts.py`)."""
+"""Addresses in one form (`address.py`), the operator's list of those that are allowed (`allowed_hosts.py`), and those
+that sources and sinks connect to (`connections.py`)."""
