@@ -1,9 +1,8 @@
 """The planner's errors.
 
 PlannerError
-├── Refusal             the SQL is refused; carries the diagnostics that the user sees
-│   └── NeedsOperators  the query is no peek; it can still be planned as a dataflow
-└── CatalystFailed      Catalyst failed in a way that says nothing about the SQL
+├── Refusal          the SQL is refused; carries the diagnostics that the user sees
+└── CatalystFailed   Catalyst failed in a way that says nothing about the SQL
 """
 
 from __future__ import annotations
@@ -29,10 +28,6 @@ class Refusal(PlannerError):
     def in_view(self, view: str) -> Refusal:
         """The same refusal, with each diagnostic naming the view."""
         return Refusal(*(replace(d, view=view) for d in self.diagnostics))
-
-
-class NeedsOperators(Refusal):
-    """The query cannot be answered from the rows of one relation alone."""
 
 
 class CatalystFailed(PlannerError):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.planner.catalogue import CATALOGUE
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.planning.one_shot import plan_one_shot
+from tidemark_planner.planning.one_shot import plan_query
 from tidemark_protocol.messages.planning import Finishing, PlannedOneShot, PlanQueryRequest, Refused
 from tidemark_protocol.plan.lir import OrderKey, TopK, inputs_of
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 
 def one_shot(catalyst: Catalyst, sql: str) -> PlannedOneShot:
-    planned = plan_one_shot(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
+    planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
     assert isinstance(planned, PlannedOneShot), planned
     return planned
 
@@ -37,7 +37,7 @@ def test_a_query_with_operators_is_a_dataflow_of_one_index(catalyst: Catalyst) -
 
 def test_order_limit_and_offset_at_the_top_are_the_finishing(catalyst: Catalyst) -> None:
     """Columns of the order alone are held and not shown."""
-    planned = one_shot(catalyst, "SELECT k FROM s.t ORDER BY x + 1 DESC, k LIMIT 5 OFFSET 2")
+    planned = one_shot(catalyst, "SELECT k FROM s.t GROUP BY k, x ORDER BY x + 1 DESC, k LIMIT 5 OFFSET 2")
 
     order = (OrderKey(1, descending=True, nulls_last=True), OrderKey(0))
     assert planned.finishing == Finishing(order, 5, 2, shown=1)
@@ -92,7 +92,7 @@ def test_a_query_without_from_reads_nothing(catalyst: Catalyst) -> None:
 )
 def test_an_unplannable_text_is_refused(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
     """Refusals name the construct, as in views."""
-    refused = plan_one_shot(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
+    refused = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 
     assert isinstance(refused, Refused)
     assert refused.diagnostics[0].code == code

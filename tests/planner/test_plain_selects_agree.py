@@ -10,7 +10,6 @@ from tests.planner.catalogue import CATALOGUE
 from tidemark_operator.gateway.query.plain_select import RelationNames, recognise
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.one_shot import plan_query
-from tidemark_planner.planning.peek import plan_peek
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedPeek, PlanQueryRequest, Relation
 from tidemark_protocol.types import INT, Column
@@ -32,8 +31,9 @@ NAMES = RelationNames.of(CATALOGUE)
 )
 def test_agree_a_recognised_lookup_is_the_planners(catalyst: Catalyst, sql: str) -> None:
     """A lookup has no filter: the literals decide."""
-    planned = plan_peek(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/"))
+    planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/"))
 
+    assert isinstance(planned, PlannedPeek), planned
     assert planned.literals is not None
     assert planned.mfp.predicates == planned.mfp.expressions == ()
     assert recognise(sql, NAMES) == planned
@@ -90,7 +90,7 @@ def test_agree_every_word_of_spark_that_is_taken_for_a_column(catalyst: Catalyst
     for at in range(0, len(taken), 100):
         some = taken[at : at + 100]
         sql = f"SELECT {', '.join(some)} FROM d WHERE {' AND '.join(f'{w} = 7' for w in some)}"
-        planned = plan_peek(catalyst, PlanQueryRequest(sql, keyed(*some), "q/"))
+        planned = plan_query(catalyst, PlanQueryRequest(sql, keyed(*some), "q/"))
         assert recognise(sql, RelationNames.of(keyed(*some))) == planned
 
 

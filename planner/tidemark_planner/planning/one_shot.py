@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.catalyst.json_tree import CatalystNode
-from tidemark_planner.errors import NeedsOperators, Refusal
+from tidemark_planner.errors import Refusal
 from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.lower.row_order import OrderAndLimit, split_order_and_limit
 from tidemark_planner.planning.assemble import assemble, check_settings, fits_wire
@@ -34,29 +34,19 @@ RESULT = "result"
 def plan_query(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
     """The cheapest plan that answers the query, or the reasons why its SQL is refused. Raises CatalystFailed."""
     try:
-        try:
-            return plan_peek(catalyst, request)
-        except NeedsOperators:
-            return _plan(catalyst, request)
-    except Refusal as refusal:
-        return Refused(with_positions(refusal, request.sql).diagnostics)
-
-
-def plan_one_shot(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot | Refused:
-    """The dataflow and the finishing that answer the query, or the reasons why its SQL is refused."""
-    try:
         return _plan(catalyst, request)
     except Refusal as refusal:
         return Refused(with_positions(refusal, request.sql).diagnostics)
 
 
-def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
+def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot:
     check_settings(request.settings, request.dialect)
-    ordering = OrderAndLimit()
+    ordering, has_ctes = OrderAndLimit(), False
 
     def lower(tree: CatalystNode, context: Context) -> Lowered:
-        nonlocal ordering
+        nonlocal ordering, has_ctes
         rows, ordering = split_order_and_limit(tree)
+        has_ctes = rows.kind == "WithCTE"
         return context.lower(rows)
 
     def object_id(number: int) -> GlobalId:
@@ -65,6 +55,8 @@ def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
     scope = scope_of(request.catalogue, ())
     query = lower_query(catalyst, request.sql, scope, object_id, lower, request.dialect)
     end = finish_query(query.lowered, ordering)
+    if not (has_ctes or query.objects) and (peek := plan_peek(catalyst, request, end)) is not None:
+        return peek
     hir = optimise(first_rows(end))
     built_as = GlobalId(request.id_prefix + RESULT)
     held = tuple(Column(f"c{at}", c.type, c.nullable) for at, c in enumerate(hir.schema))

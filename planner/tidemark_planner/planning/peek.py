@@ -5,31 +5,24 @@
     relation totals, key literal (7)   mfp: filter, map, project   finishing: order, limit
 
 A peek builds no operators: it reads rows that are arranged or stored. A query that needs more (a join, an aggregate,
-several relations) raises NeedsOperators and is planned as a dataflow (one_shot.py).
+several relations) is planned as a dataflow (one_shot.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NoReturn
+from dataclasses import replace
 
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.catalyst.json_tree import CatalystNode
-from tidemark_planner.errors import NeedsOperators, refuse
+from tidemark_planner.errors import refuse
 from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Scan
 from tidemark_planner.lir.mfp import FilterProject, fuse, mfp_of
-from tidemark_planner.lower import Context, Lowered
-from tidemark_planner.lower.row_order import OrderAndLimit, split_order_and_limit
-from tidemark_planner.planning.assemble import check_settings, fits_wire
-from tidemark_planner.planning.query import lower_query
-from tidemark_planner.planning.result_finishing import finish_query
+from tidemark_planner.planning.assemble import fits_wire
+from tidemark_planner.planning.result_finishing import FinishedQuery
 from tidemark_planner.rules.push_down import push_down
-from tidemark_planner.sql.names import scope_of
 from tidemark_protocol.check.plan import check_mfp
 from tidemark_protocol.errors import PlanNotAllowed
-from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.planning import Diagnostic, PlannedPeek, PlanQueryRequest, Relation
+from tidemark_protocol.messages.planning import PlannedPeek, PlanQueryRequest, Relation
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
 from tidemark_protocol.types import Column
@@ -38,45 +31,17 @@ _MAX_LITERALS = 1_000
 KeyLiterals = tuple[tuple[Literal, ...], ...]
 
 
-def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
-    """The peek that answers the query; raises NeedsOperators, Refusal."""
-    check_settings(request.settings, request.dialect)
-    peeled = _OrderSplitter()
-    scope = scope_of(request.catalogue, ())
-    lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled, request.dialect).lowered
-    end = finish_query(lowered, peeled.ordering)
+def plan_peek(catalyst: Catalyst, request: PlanQueryRequest, end: FinishedQuery) -> PlannedPeek | None:
+    """The peek that answers the query; None: it needs operators. Raises Refusal."""
     base, fused = fuse(push_down(end.hir))
     if not isinstance(base, Scan):
-        _needs_operators()
+        return None
     relation = next(r for r in request.catalogue.relations if r.id == base.id)
     mfp = _checked(catalyst, base, fused)
     columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
     literals, filters = key_literals(relation, mfp.predicates)
     mfp = replace(mfp, predicates=filters)
     return fits_wire(PlannedPeek(relation.id, mfp, end.finishing, columns, literals))
-
-
-@dataclass
-class _OrderSplitter:
-    """Splits the query's order, limit and offset off before its rows are lowered."""
-
-    ordering: OrderAndLimit = OrderAndLimit()
-
-    def __call__(self, tree: CatalystNode, context: Context) -> Lowered:
-        rows, self.ordering = split_order_and_limit(tree)
-        if rows.kind == "WithCTE":
-            _needs_operators()
-        return context.lower(rows)
-
-
-def _no_objects(number: int) -> GlobalId:
-    _needs_operators()
-
-
-def _needs_operators() -> NoReturn:
-    raise NeedsOperators(
-        Diagnostic("UNSUPPORTED", "the query needs more than the rows of one relation: run it as a dataflow")
-    )
 
 
 def _checked(catalyst: Catalyst, base: Scan, fused: FilterProject) -> MapFilterProject:

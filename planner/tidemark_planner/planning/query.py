@@ -15,7 +15,7 @@ from tidemark_planner.catalyst.analyser import Catalyst, quoted
 from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.dialects.foreign_text import SPARK, as_spark_text
 from tidemark_planner.dialects.typed_check import check_types
-from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
+from tidemark_planner.errors import Refusal, refuse, unsupported
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
 from tidemark_planner.planning.allowed_sql import check_statement, current_word
@@ -68,8 +68,6 @@ def lower_query(
         query = _lower_query(catalyst, foreign.text, scope, object_id, lower, set())
         for hir in (query.lowered.hir, *(shared for _, shared in query.objects)):
             check_types(hir, dialect)
-    except NeedsOperators:
-        raise
     except Refusal as refusal:
         raise foreign.at_original_positions(refusal) from None
     return query
@@ -134,8 +132,6 @@ def _lower_part(
         for hir in (lowered.hir, *(shared for _, shared in context.objects)):
             check_clock(hir)
         return LoweredQuery(lowered, tuple(context.objects), len(context.objects))
-    except NeedsOperators:
-        raise
     except Refusal as refusal:
         raise _at_original_positions(refusal, rewritten, tree) from None
     except RecursionError:
