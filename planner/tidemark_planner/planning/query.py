@@ -8,7 +8,7 @@ A recursive query is split into parts (recursion/), and each part goes this way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tidemark_planner.catalyst.analyser import Catalyst, quoted
@@ -16,11 +16,10 @@ from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.dialects.foreign_text import SPARK, as_spark_text
 from tidemark_planner.dialects.typed_check import check_types
 from tidemark_planner.errors import Refusal, refuse, unsupported
-from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
 from tidemark_planner.planning.allowed_sql import check_statement, current_word
 from tidemark_planner.planning.positions import with_positions
-from tidemark_planner.recursion import LoweredPart, PartLowering, lower_block, split_recursive_query
+from tidemark_planner.recursion import LoweredQuery, PartLowering, lower_block, split_recursive_query
 from tidemark_planner.rules.temporal_filters import check_clock
 from tidemark_planner.sql.like_patterns import like_edits
 from tidemark_planner.sql.names import NamedRelation, NameScope, RewrittenText, binary_edits, rewrite
@@ -33,18 +32,6 @@ from tidemark_protocol.types import INTERVAL_TYPES, Column, SqlType
 
 # Lowers the analysed tree; for a query it first splits ORDER BY and LIMIT off.
 Lower = Callable[[CatalystNode, Context], Lowered]
-
-
-@dataclass(frozen=True)
-class LoweredQuery:
-    """A lowered query, and the objects (shared common table expressions) that it reads.
-
-    `names_taken`: how many names of objects it has taken; some may be those of bindings.
-    """
-
-    lowered: Lowered
-    objects: tuple[tuple[GlobalId, Hir], ...]
-    names_taken: int
 
 
 def lower_query(
@@ -87,9 +74,8 @@ def _lower_query(
     if block is None:
         return _lower_part(catalyst, sql, scope, object_id, lower)
 
-    def lower_part(sql: str, scope: NameScope, object_id: Callable[[int], GlobalId], lower: Lower) -> LoweredPart:
-        part = _lower_query(catalyst, sql, scope, object_id, lower, recursions)
-        return LoweredPart(part.lowered, part.objects, part.names_taken)
+    def lower_part(sql: str, scope: NameScope, object_id: Callable[[int], GlobalId], lower: Lower) -> LoweredQuery:
+        return _lower_query(catalyst, sql, scope, object_id, lower, recursions)
 
     parts = PartLowering(catalyst, object_id, lower_part, recursions)
     lowered = lower_block(block, scope, parts, lower)

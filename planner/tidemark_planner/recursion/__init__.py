@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.catalyst.json_tree import CatalystNode
@@ -32,15 +32,18 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.lir import Schema
 from tidemark_protocol.types import Column, ColumnType, SqlType
 
-__all__ = ["LoweredPart", "PartLowering", "RecursiveBlock", "lower_block", "split_recursive_query"]
+__all__ = ["LoweredQuery", "PartLowering", "RecursiveBlock", "lower_block", "split_recursive_query"]
 
 Objects = list[tuple[GlobalId, Hir]]
 LowerTree = Callable[[CatalystNode, Context], Lowered]
 
 
 @dataclass(frozen=True)
-class LoweredPart:
-    """A part's rows, the objects that it reads, and how many names of objects it has taken."""
+class LoweredQuery:
+    """A query or a part of one, and the objects (shared common table expressions) that it reads.
+
+    `names_taken`: how many names of objects it has taken; some may be those of bindings.
+    """
 
     lowered: Lowered
     objects: tuple[tuple[GlobalId, Hir], ...]
@@ -52,7 +55,7 @@ class LowerPart(Protocol):
 
     def __call__(
         self, sql: str, scope: NameScope, object_id: Callable[[int], GlobalId], lower: LowerTree
-    ) -> LoweredPart: ...
+    ) -> LoweredQuery: ...
 
 
 @dataclass
@@ -106,19 +109,14 @@ def lower_block(block: RecursiveBlock, scope: NameScope, parts: PartLowering, lo
     """The rows of the block's body; `lower` lowers its tree. Raises Refusal."""
     for item in block.items:
         if [i.plain_name.lower() for i in block.items].count(item.plain_name.lower()) > 1:
-            at = item.name
-            refuse(
-                "DUPLICATE_NAME",
-                f"there are two queries called {item.plain_name}: rename one",
-                at.line,
-                at.column,
-                at.text,
-            )
-    return (
-        _lower_mutually_recursive(block, scope, parts, lower)
-        if block.mutually
-        else _lower_with_recursive(block, scope, parts, lower)
-    )
+            _refuse(item, "DUPLICATE_NAME", f"there are two queries called {item.plain_name}: rename one")
+    lower_names = _lower_mutually_recursive if block.mutually else _lower_with_recursive
+    return lower_names(block, scope, parts, lower)
+
+
+def _refuse(item: WithQuery, code: str, message: str) -> NoReturn:
+    """Raise a Refusal at the name of the query."""
+    refuse(code, message, item.name.line, item.name.column, item.name.text)
 
 
 def _lower_whole(tree: CatalystNode, context: Context) -> Lowered:
@@ -145,12 +143,11 @@ def _lower_with_recursive(block: RecursiveBlock, scope: NameScope, parts: PartLo
 def _lower_recursive_query(item: WithQuery, scope: NameScope, parts: PartLowering) -> tuple[Hir, tuple[str, ...]]:
     """One name that reads itself: its columns are those of the first part that does not read it."""
     first = next((arm for arm in item.arms if not parts.reads(arm, item.plain_name.lower())), None)
-    at = item.name
     if first is None or len(item.arms) == 1:
         message = (
             f"{item.plain_name} reads itself in all of its parts: add a part that does not, with UNION or UNION ALL"
         )
-        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
+        _refuse(item, "UNSUPPORTED", message)
     anchor, _ = parts.lower_part(first, scope)
     names, id = _column_names(item, anchor.names), parts.new_id(item)
     schema = anchor.hir.schema
@@ -162,15 +159,15 @@ def _lower_recursive_query(item: WithQuery, scope: NameScope, parts: PartLowerin
                 message = (
                     f"column {name} of {item.plain_name} begins as {declared.type} and goes on as {made_type.type}"
                 )
-                refuse("TYPE", f"{message}: cast it in one of the parts", at.line, at.column, at.text)
+                _refuse(item, "TYPE", f"{message}: cast it in one of the parts")
         if all(d.nullable or not m.nullable for d, m in zip(schema, found, strict=True)):
             break
         schema = tuple(ColumnType(d.type, d.nullable or m.nullable) for d, m in zip(schema, found, strict=True))
-    check_linear(lowered.hir, id, at)
+    check_linear(lowered.hir, id, item.name)
     if any(_reads(hir, {id}) for _, hir in made):
-        read = f"reading {at.text} twice, or in a recursive WITH inside its own query,"
+        read = f"reading {item.name.text} twice, or in a recursive WITH inside its own query,"
         message = f"{read} is not supported in WITH RECURSIVE: write WITH MUTUALLY RECURSIVE, which allows it"
-        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
+        _refuse(item, "UNSUPPORTED", message)
     parts.objects += made
     return LetRec((Binding(id, optimise(lowered.hir)),), scan(id, schema)), names
 
@@ -216,14 +213,12 @@ def _split_objects(made: Objects, inside: set[GlobalId], parts: PartLowering) ->
 
 def _declared_columns(item: WithQuery, catalyst: Catalyst) -> tuple[Column, ...]:
     if item.columns is None:
-        at = item.name
         message = f"{item.plain_name} needs its columns: write {item.plain_name} (column type, ...) AS (...)"
-        refuse("SYNTAX", message, at.line, at.column, at.text)
+        _refuse(item, "SYNTAX", message)
     found = catalyst.parse_columns(item.columns)
     if not all(c.nullable for c in found):
-        at = item.name
         message = f"NOT NULL is not supported in the columns of the recursive {item.plain_name}: leave it out"
-        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
+        _refuse(item, "UNSUPPORTED", message)
     return found
 
 
@@ -234,13 +229,8 @@ def _cast_to_declared(item: WithQuery, lowered: Lowered, declared: tuple[Column,
         f.type != d.type and not _widens(f.type, d.type) for f, d in zip(found, declared, strict=True)
     ):
         has, should = (", ".join(str(c.type) for c in of) for of in (found, declared))
-        at = item.name
-        refuse(
-            "TYPE",
-            f"{item.plain_name} is declared as ({should}), but its query gives ({has}): cast the columns",
-            at.line,
-            at.column,
-        )
+        message = f"{item.plain_name} is declared as ({should}), but its query gives ({has}): cast the columns"
+        _refuse(item, "TYPE", message)
     if all(f.type == d.type for f, d in zip(found, declared, strict=True)):
         return lowered.hir
     wide = tuple(f if f.type == d.type else call("cast", (f,), d.type) for f, d in zip(found, declared, strict=True))
@@ -257,9 +247,8 @@ def _column_names(item: WithQuery, names: tuple[str, ...]) -> tuple[str, ...]:
         return names
     given = item.column_names()
     if len(given) != len(names):
-        at = item.name
         message = f"{item.plain_name} names {len(given)} columns, but its query has {len(names)}: name as many"
-        refuse("TYPE", message, at.line, at.column, at.text)
+        _refuse(item, "TYPE", message)
     return given
 
 
