@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tidemark_planner.dialects.session_dialect import SessionDialect
 from tidemark_planner.errors import unsupported
-from tidemark_planner.hir.nodes import Aggregate, Hir, Project, Union, Window, expressions_of, inputs_of
+from tidemark_planner.hir.nodes import Aggregate, Hir, Project, Union, Window, expressions_of, preorder
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.types import SqlType
 
@@ -28,7 +28,7 @@ def check_types(hir: Hir, dialect: str) -> None:
     """Raises Refusal for an expression that would give another value in the dialect, as SessionDialect reads it."""
     session = SessionDialect.of(dialect)
     dialect = session.name
-    for node in _nodes(hir):
+    for node in preorder(hir):
         for expression in expressions_of(node):
             zoneless = {id(found) for each in walk(expression) for found in _zoneless(each)}
             for each in walk(expression):
@@ -158,11 +158,3 @@ def _scale(function: str, types: list[SqlType]) -> int:
     """The digits behind the point that the exact result has."""
     scales = [of.scale if of.name == "decimal" else 0 for of in types]
     return sum(scales) if function == "*" else max(scales)
-
-
-def _nodes(hir: Hir) -> Iterator[Hir]:
-    todo = [hir]
-    while todo:
-        node = todo.pop()
-        yield node
-        todo += inputs_of(node)

@@ -20,7 +20,7 @@ from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.sql.try_functions import mark_try_functions
 from tidemark_protocol.functions.lambdas import renamed
 from tidemark_protocol.functions.sql_text import to_sql
-from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, map_columns, walk
+from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, map_columns, shift_columns, walk
 from tidemark_protocol.plan.lir import DeltaJoin, FlatMap, Join, MapFilterProject, Mfp, Plan, Reduce, Schema, inputs_of
 from tidemark_protocol.types import BOOLEAN, Column
 
@@ -38,7 +38,7 @@ def check_round_trip(catalyst: Catalyst, plans: Iterable[Plan]) -> None:
         return
     check_constant_patterns(catalyst, (expr for expr, _ in unproven))
     starts, columns = _layout(unproven)
-    moved = [_shifted(expr, starts[schema]) for expr, schema in unproven]
+    moved = [shift_columns(expr, starts[schema]) for expr, schema in unproven]
     texts = ", ".join(f"{to_sql(expr)} AS e{n}" for n, expr in enumerate(moved))
     catalyst.declare(LEAF, columns)
     tree = catalyst.analyse(mark_try_functions(catalyst.jvm, f"SELECT {texts} FROM {quoted(LEAF)}")).tree
@@ -56,10 +56,6 @@ def _over_own_columns(expr: ScalarExpr, schema: Schema) -> TypedExpression:
     """The expression over the columns that it reads alone, in the order in which it reads them."""
     places = {c: n for n, c in enumerate(dict.fromkeys(e.index for e in walk(expr) if isinstance(e, ColumnRef)))}
     return map_columns(expr, places.__getitem__), tuple(schema[c] for c in places)
-
-
-def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:
-    return map_columns(expr, lambda column: column + by)
 
 
 def _layout(unproven: Iterable[TypedExpression]) -> tuple[dict[Schema, int], list[Column]]:

@@ -12,13 +12,15 @@ a Join is the left row followed by the right row; a row of an Aggregate is its k
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import accumulate
 
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.plan.lir import AggregateExpr as AggregateCall
-from tidemark_protocol.plan.lir import OrderKey, Schema, WindowCall, refs
+from tidemark_protocol.plan.lir import OrderKey, Plan, Schema, WindowCall, refs
 from tidemark_protocol.types import BOOLEAN, ColumnType
 
 
@@ -355,6 +357,22 @@ def inputs_of(node: Hir) -> tuple[Hir, ...]:
     if isinstance(node, LetRec):
         return (*(b.value for b in node.bindings), node.body)
     return (node.value, node.body) if isinstance(node, Let) else (node.input,)
+
+
+def preorder(node: Hir) -> Iterator[Hir]:
+    """The node and all below it."""
+    yield node
+    for below in inputs_of(node):
+        yield from preorder(below)
+
+
+def scans_of(node: Hir) -> Iterator[Scan]:
+    return (each for each in preorder(node) if isinstance(each, Scan))
+
+
+def starts(inputs: Sequence[Hir | Plan]) -> list[int]:
+    """The first column of each input in the row of all of them."""
+    return list(accumulate((len(i.schema) for i in inputs[:-1]), initial=0))
 
 
 def expressions_of(node: Hir) -> tuple[ScalarExpr, ...]:

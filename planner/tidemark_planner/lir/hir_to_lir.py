@@ -34,8 +34,8 @@ from tidemark_planner.hir.nodes import (
     Window,
     columns,
     filtered,
-    inputs_of,
     project,
+    scans_of,
 )
 from tidemark_planner.lir.imports import Imports
 from tidemark_planner.lir.joins import PlannedInput, join_plan
@@ -45,7 +45,7 @@ from tidemark_planner.lir.reduce_before_join import reduce_before_joins
 from tidemark_planner.lir.reduce_plan import reduce_plan
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_protocol.functions.registry import reads_clock
-from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.ids import LocalId
 from tidemark_protocol.plan import lir
 from tidemark_protocol.plan.expr import Literal, columns_of, map_columns
 from tidemark_protocol.types import BIGINT
@@ -144,7 +144,7 @@ def _reduce(node: Aggregate, imports: Imports) -> lir.Reduce:
 def _let_rec(node: LetRec, imports: Imports) -> lir.Plan:
     """Bindings that read each other. A binding that does not read itself is only shared."""
     body, first = _to_lir(node.body, imports), node.bindings[0]
-    if len(node.bindings) == 1 and not _reads(first.value, first.id):
+    if len(node.bindings) == 1 and all(each.id != first.id for each in scans_of(first.value)):
         return lir.Let(LocalId(first.id), _to_lir(first.value, imports), body)
     values = [_to_lir(b.value, imports.inside_a_loop) for b in node.bindings]
     bindings = tuple(
@@ -152,10 +152,6 @@ def _let_rec(node: LetRec, imports: Imports) -> lir.Plan:
         for b, value in zip(node.bindings, values, strict=True)
     )
     return lir.LetRec(bindings, body)
-
-
-def _reads(node: Hir, name: GlobalId) -> bool:
-    return (isinstance(node, Scan) and node.id == name) or any(_reads(below, name) for below in inputs_of(node))
 
 
 def _top_k(node: TopK, imports: Imports) -> lir.Plan:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 
 from tidemark_planner.errors import refuse
-from tidemark_planner.hir.nodes import Hir, Scan, inputs_of
+from tidemark_planner.hir.nodes import Hir, Scan, scans_of
 from tidemark_planner.lir.joins.inputs import IndexedInput, Key, indexes_used
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_planner.lir.reduced_inputs import ReducedInputs
@@ -46,7 +46,7 @@ class Imports:
         self._whole = frozenset(whole)
         used = {id: set(range(len(self._relations[id].columns))) for id in self._whole}
         for hir in objects:
-            for scan in _scans(hir):
+            for scan in scans_of(hir):
                 used.setdefault(scan.id, set()).update(scan.columns)
         self._columns = {id: tuple(sorted(columns)) for id, columns in used.items()}
         self.rows = dict[GlobalId | LocalId, int](row_estimates(catalogue))
@@ -54,7 +54,7 @@ class Imports:
 
     def check_readable(self, hir: Hir) -> None:
         """Raise Refusal where the object reads an index of another instance."""
-        for scan in _scans(hir):
+        for scan in scans_of(hir):
             if scan.id in self._relations:
                 _check_readable(self._relations[scan.id])
 
@@ -114,13 +114,13 @@ class Imports:
 
     def of(self, plans: Sequence[lir.Plan]) -> tuple[tuple[SourceImport, ...], tuple[IndexImport, ...]]:
         """The imports of the plans."""
-        read = self._whole | {node.id for plan in plans for node in _nodes(plan) if isinstance(node, lir.Get)}
+        read = self._whole | {node.id for plan in plans for node in lir.preorder(plan) if isinstance(node, lir.Get)}
         sources = [
             SourceImport(id, relation.shard, self._columns[id], monotonic=relation.monotonic)
             for id, relation in sorted(self._relations.items())
             if id in read and relation.shard is not None
         ]
-        met = {index for plan in plans for node in _nodes(plan) for index in self._lookup_indexes(node)}
+        met = {index for plan in plans for node in lir.preorder(plan) for index in self._lookup_indexes(node)}
         indexes = {}
         for relation in self._relations.values():
             for index in relation.indexes:
@@ -167,16 +167,3 @@ def _index_import(relation: Relation, index: SharedIndex) -> IndexImport:
     schema = tuple(ColumnType(c.type, c.nullable) for c in relation.columns)
     key = tuple(lir.refs(schema)[k] for k in index.key)
     return IndexImport(index.id, index.on, key, schema, relation.monotonic)
-
-
-def _scans(node: Hir) -> Iterator[Scan]:
-    if isinstance(node, Scan):
-        yield node
-    for below in inputs_of(node):
-        yield from _scans(below)
-
-
-def _nodes(plan: lir.Plan) -> Iterator[lir.Plan]:
-    yield plan
-    for below in lir.inputs_of(plan):
-        yield from _nodes(below)

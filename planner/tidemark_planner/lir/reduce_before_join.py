@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from tidemark_planner.hir.keys import Key, equal_columns, unique_keys
 from tidemark_planner.hir.nodes import (
@@ -36,6 +35,7 @@ from tidemark_planner.hir.nodes import (
     filtered,
     inputs_of,
     project,
+    starts,
     with_inputs,
 )
 from tidemark_planner.lir.imports import Imports
@@ -110,7 +110,7 @@ class _AggregatedJoin:
         """The inputs that may be reduced first: the aggregates read such an input alone, and group some of its rows."""
         read = frozenset[int]().union(*map(columns_of, self.values))
         kept = frozenset[int]().union(*map(columns_of, (*self.join.predicates, *self.conditions, *self.keys)))
-        for at, (start, each) in enumerate(zip(self._starts, self.join.inputs, strict=True)):
+        for at, (start, each) in enumerate(zip(starts(self.join.inputs), self.join.inputs, strict=True)):
             own = range(start, start + len(each.schema))
             key = tuple(column - start for column in sorted(kept.intersection(own)))
             if read.issubset(own) and key and _makes_groups(each, key):
@@ -119,10 +119,6 @@ class _AggregatedJoin:
                 reduced = ReducedInput(each, frozenset(self._lookups(at)), gain)
                 is_arranged = reduced in imports.reduced_inputs.kept or _on_index(each, key, imports)
                 yield ReductionCandidate(at, key, reduced, is_arranged)
-
-    @property
-    def _starts(self) -> list[int]:
-        return [*accumulate((len(i.schema) for i in self.join.inputs[:-1]), initial=0)]
 
     def _groups(self, at: int, key: Key, imports: Imports) -> int | None:
         """The most groups that meet a row: the key's columns are unique keys of other inputs, which are counted."""
@@ -142,7 +138,7 @@ class _AggregatedJoin:
 
     def _equal(self, at: int) -> Iterator[tuple[Hir, list[tuple[int, int]]]]:
         """Yield each input but `at`, and pairs of equal columns: one of `at`, and one of that input."""
-        ranges = [range(s, s + len(i.schema)) for s, i in zip(self._starts, self.join.inputs, strict=True)]
+        ranges = [range(s, s + len(i.schema)) for s, i in zip(starts(self.join.inputs), self.join.inputs, strict=True)]
         equalities = equal_columns(self.join.predicates)
         both = [*equalities, *((b, a) for a, b in equalities)]
         for other, (each, own) in enumerate(zip(self.join.inputs, ranges, strict=True)):
@@ -151,7 +147,7 @@ class _AggregatedJoin:
 
     def reduced_before(self, chosen: ReductionCandidate) -> Hir:
         """The aggregate, of the join of the groups of the chosen input."""
-        inputs, start = list(self.join.inputs), self._starts[chosen.input]
+        inputs, start = list(self.join.inputs), starts(self.join.inputs)[chosen.input]
         width = len(inputs[chosen.input].schema)
         inputs[chosen.input] = self.groups(chosen)
         place = {start + column: start + at for at, column in enumerate(chosen.key)}
@@ -174,7 +170,7 @@ class _AggregatedJoin:
 
     def groups(self, chosen: ReductionCandidate) -> Aggregate:
         """The groups of the chosen input, and the parts of the aggregates."""
-        reduced, start, key = self.join.inputs[chosen.input], self._starts[chosen.input], chosen.key
+        reduced, start, key = self.join.inputs[chosen.input], starts(self.join.inputs)[chosen.input], chosen.key
         values: dict[ScalarExpr, int] = {}
 
         def value_position(value: ScalarExpr) -> int:

@@ -47,7 +47,6 @@ from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.dataflow import BuildDesc
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.plan.lir import (
-    Constant,
     Get,
     Join,
     JoinStage,
@@ -56,9 +55,10 @@ from tidemark_protocol.plan.lir import (
     LinearJoin,
     Mfp,
     Plan,
-    Union,
     inputs_of,
+    preorder,
     refs,
+    with_inputs,
 )
 
 _Names = frozenset[GlobalId | LocalId]
@@ -201,12 +201,8 @@ class _Sharing:
                 return LetRec(bindings, self._body_with_bindings(frozenset(b.id for b in bindings), body))
             case Join():
                 return self._join(plan)
-            case Union(inputs):
-                return replace(plan, inputs=tuple(map(self._rewritten, inputs)))
-            case Constant() | Get():
-                return plan
             case _:
-                return replace(plan, input=self._rewritten(plan.input))
+                return with_inputs(plan, [*map(self._rewritten, inputs_of(plan))])
 
     def _body_with_bindings(self, names: _Names, body: Plan) -> Plan:
         """The body of a Let or LetRec, with the bindings that read its names inside."""
@@ -287,17 +283,15 @@ def _free(plan: Plan) -> _Names:
             return frozenset([name])
         case Let(name, value, body):
             return _free(value) | (_free(body) - {name})
-        case LetRec(bindings):
-            return frozenset[GlobalId | LocalId]().union(*map(_free, inputs_of(plan))) - {b.id for b in bindings}
         case _:
-            return frozenset[GlobalId | LocalId]().union(*map(_free, inputs_of(plan)))
+            bound = {b.id for b in plan.bindings} if isinstance(plan, LetRec) else ()
+            return frozenset[GlobalId | LocalId]().union(*map(_free, inputs_of(plan))).difference(bound)
 
 
 def _bound(plan: Plan) -> Iterator[LocalId]:
     """Yield the names that a plan binds, once for each place."""
-    if isinstance(plan, Let):
-        yield plan.id
-    if isinstance(plan, LetRec):
-        yield from (b.id for b in plan.bindings)
-    for below in inputs_of(plan):
-        yield from _bound(below)
+    for node in preorder(plan):
+        if isinstance(node, Let):
+            yield node.id
+        if isinstance(node, LetRec):
+            yield from (b.id for b in node.bindings)

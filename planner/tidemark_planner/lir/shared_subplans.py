@@ -52,9 +52,9 @@ from tidemark_protocol.plan.lir import (
     Reduce,
     Threshold,
     TopK,
-    Union,
     Window,
     inputs_of,
+    with_inputs,
 )
 
 _Names = tuple[GlobalId | LocalId, ...]
@@ -245,18 +245,3 @@ class _Sharing:
         if isinstance(part.origin, Reduce) and isinstance(plan, Mfp) and isinstance(core := inputs[0], Reduce):
             return replace(core, mfp_after=plan.mfp)
         return with_inputs(plan, inputs)
-
-
-def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
-    """The node over other plans."""
-    match plan:
-        case Constant() | Get():
-            return plan
-        case Let():
-            return replace(plan, value=inputs[0], body=inputs[1])
-        case Join() | Union():
-            return replace(plan, inputs=tuple(inputs))
-        case LetRec():
-            raise ValueError("a recursion has the inputs of its bindings")
-        case _:
-            return replace(plan, input=inputs[0])

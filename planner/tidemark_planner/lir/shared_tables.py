@@ -33,20 +33,18 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.dataflow import BuildDesc
 from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.plan.lir import (
-    Constant,
     DeltaJoin,
     DeltaPath,
     Get,
     Join,
     JoinStage,
-    Let,
     LetRec,
     LinearJoin,
     Mfp,
     Plan,
-    Union,
     inputs_of,
     refs,
+    with_inputs,
 )
 
 _Key = frozenset[int]
@@ -237,19 +235,11 @@ class _Rewriting:
 
     def rewrite(self, plan: Plan) -> Plan:
         """The plan, in which joins read the shared objects in place of their own copies."""
-        match plan:
-            case Let():
-                return replace(plan, value=self.rewrite(plan.value), body=self.rewrite(plan.body))
-            case LetRec():
-                return replace(plan, body=self.rewrite(plan.body))
-            case Join():
-                return self._join(plan)
-            case Union():
-                return replace(plan, inputs=tuple(map(self.rewrite, plan.inputs)))
-            case Constant() | Get():
-                return plan
-            case _:
-                return replace(plan, input=self.rewrite(plan.input))
+        if isinstance(plan, Join):
+            return self._join(plan)
+        if isinstance(plan, LetRec):
+            return replace(plan, body=self.rewrite(plan.body))
+        return with_inputs(plan, [*map(self.rewrite, inputs_of(plan))])
 
     def _join(self, join: Join) -> Join:
         reads = {at: r for at, r in _reads(self.object, join, self.tables).items() if r in self.shared}

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark_planner.errors import refuse
-from tidemark_planner.hir.nodes import Hir, Intersection, Negate, Scan, Union, inputs_of, scan
+from tidemark_planner.hir.nodes import Hir, Intersection, Negate, Scan, Union, scan, scans_of
 from tidemark_planner.planning.assemble import DataflowExtras
 from tidemark_planner.planning.exports import PlannedView, check_stored_names
 from tidemark_planner.rules import optimise
@@ -101,7 +101,7 @@ class ContinualTask:
         if self.task.delete is not None:
             on = self._id("rows")
             objects.append((on, optimise(self._rows(source, _view(self.export, self.task.delete, views)))))
-        read = {s.id for _, hir in objects for s in _scans(hir)}
+        read = {s.id for _, hir in objects for s in scans_of(hir)}
         self._check_inputs(read)
         known: dict[GlobalId | LocalId, Schema] = {}
         if self._own_id in read:
@@ -228,8 +228,3 @@ def _schema(columns: tuple[Column, ...]) -> Schema:
 
 def _scan(view: PlannedView) -> Scan:
     return scan(view.relation.id, _schema(view.relation.columns))
-
-
-def _scans(node: Hir) -> list[Scan]:
-    found = [node] if isinstance(node, Scan) else []
-    return found + [s for below in inputs_of(node) for s in _scans(below)]

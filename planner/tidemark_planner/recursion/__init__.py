@@ -19,7 +19,7 @@ from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.keys import unique_keys
-from tidemark_planner.hir.nodes import Binding, Hir, LetRec, Project, Scan, columns, inputs_of, scan
+from tidemark_planner.hir.nodes import Binding, Hir, LetRec, Project, columns, scan, scans_of
 from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.recursion.cut import RecursiveBlock, WithQuery, split_recursive_query
 from tidemark_planner.recursion.linear import check_linear
@@ -265,4 +265,4 @@ def _add_name(scope: NameScope, known: NamedRelation) -> NameScope:
 
 
 def _reads(node: Hir, names: set[GlobalId]) -> bool:
-    return (isinstance(node, Scan) and node.id in names) or any(_reads(below, names) for below in inputs_of(node))
+    return any(each.id in names for each in scans_of(node))

@@ -14,7 +14,7 @@ equalities (infer.py). match.py places predicates around joins of other kinds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidemark_planner.hir.nodes import (
     Aggregate,
@@ -34,6 +34,7 @@ from tidemark_planner.hir.nodes import (
     filtered,
     inputs_of,
     project,
+    starts,
     with_inputs,
 )
 from tidemark_planner.hir.nodes import columns as all_columns
@@ -41,7 +42,7 @@ from tidemark_planner.rules.infer import infer_predicates, with_null_guards
 from tidemark_planner.rules.match import narrow_outer_join, place_predicates
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
 from tidemark_protocol.functions.registry import is_fallible
-from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
+from tidemark_protocol.plan.expr import ScalarExpr, columns_of, shift_columns
 
 Predicates = tuple[ScalarExpr, ...]
 
@@ -141,12 +142,12 @@ def _join(node: Join, predicates: Predicates) -> Hir:
     wanted = with_null_guards(flat.predicates + above)
     at_inputs: list[list[ScalarExpr]] = [[] for _ in flat.inputs]
     here: list[ScalarExpr] = []
-    starts = _starts(flat.inputs)
+    begins = starts(flat.inputs)
     for predicate in wanted:
-        touched = {_input_of(c, starts) for c in columns_of(predicate)}
+        touched = {_input_of(c, begins) for c in columns_of(predicate)}
         if len(touched) == 1 and not is_fallible(predicate):
             at = touched.pop()
-            at_inputs[at].append(_shifted(predicate, -starts[at]))
+            at_inputs[at].append(shift_columns(predicate, -begins[at]))
         else:
             here.append(predicate)
     inferred = infer_predicates(flat.inputs, at_inputs, here)
@@ -154,13 +155,13 @@ def _join(node: Join, predicates: Predicates) -> Hir:
     return project(Join(inputs, tuple(here)), flat.outputs)
 
 
+@dataclass(frozen=True)
 class _FlatJoin:
     """A tree of joins as one join: its inputs, the predicates over all their columns, and the tree's output columns."""
 
-    def __init__(self, inputs: tuple[Hir, ...], predicates: Predicates, outputs: tuple[ScalarExpr, ...]) -> None:
-        self.inputs = inputs
-        self.predicates = predicates
-        self.outputs = outputs
+    inputs: tuple[Hir, ...]
+    predicates: Predicates
+    outputs: tuple[ScalarExpr, ...]
 
 
 def _flatten(node: Hir) -> _FlatJoin:
@@ -185,15 +186,11 @@ def _flat_join(node: Join) -> _FlatJoin:
     start = 0
     for part in map(_flatten, node.inputs):
         inputs += part.inputs
-        predicates += tuple(_shifted(p, start) for p in part.predicates)
-        outputs += tuple(_shifted(o, start) for o in part.outputs)
+        predicates += tuple(shift_columns(p, start) for p in part.predicates)
+        outputs += tuple(shift_columns(o, start) for o in part.outputs)
         start += sum(len(i.schema) for i in part.inputs)
     own = tuple(c for p in node.predicates for c in conjuncts(substitute(p, outputs)))
     return _FlatJoin(inputs, predicates + own, outputs)
-
-
-def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:
-    return map_columns(expr, lambda column: column + by)
 
 
 def _holds_join(node: Hir) -> bool:
@@ -202,13 +199,5 @@ def _holds_join(node: Hir) -> bool:
     return isinstance(node, Join)
 
 
-def _starts(inputs: Sequence[Hir]) -> list[int]:
-    starts, at = [], 0
-    for each in inputs:
-        starts.append(at)
-        at += len(each.schema)
-    return starts
-
-
-def _input_of(column: int, starts: Sequence[int]) -> int:
-    return max(i for i, start in enumerate(starts) if start <= column)
+def _input_of(column: int, begins: Sequence[int]) -> int:
+    return max(i for i, start in enumerate(begins) if start <= column)

@@ -7,7 +7,7 @@ or exceed the limits below. Every check raises PlanNotAllowed; its message says 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from tidemark_protocol.check.continual_task import check_task
 from tidemark_protocol.check.nodes import check_node, fits
@@ -15,7 +15,7 @@ from tidemark_protocol.check.scalar import check_expr, check_mfp, refuse
 from tidemark_protocol.copy_location import FORMATS
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.dataflow import ContinualTaskSink, CopyToSink, DataflowDescription, ShardSink
-from tidemark_protocol.plan.lir import LIR_VERSION, Get, Let, LetRec, Plan, Schema, inputs_of
+from tidemark_protocol.plan.lir import LIR_VERSION, Get, Let, LetRec, Plan, Schema, inputs_of, preorder
 
 __all__ = ["MAX_PLAN_NODES", "check_dataflow", "check_expr", "check_mfp", "check_plan"]
 
@@ -44,7 +44,7 @@ def check_dataflow(dataflow: DataflowDescription) -> None:
         check_plan(built.plan, scope)
         scope[built.id] = built.plan.schema
     _check_exports(dataflow, scope)
-    check_task(dataflow, (node for built in dataflow.objects for node in _nodes(built.plan)))
+    check_task(dataflow, (node for built in dataflow.objects for node in preorder(built.plan)))
 
 
 def _imported(dataflow: DataflowDescription) -> Scope:
@@ -98,15 +98,9 @@ def _check_distinct(what: str, ids: Iterable[GlobalId]) -> None:
 
 
 def _check_size(plan: Plan) -> None:
-    for count, _ in enumerate(_nodes(plan), start=1):
+    for count, _ in enumerate(preorder(plan), start=1):
         if count > MAX_PLAN_NODES:
             refuse(f"the plan has more than {MAX_PLAN_NODES} nodes")
-
-
-def _nodes(plan: Plan) -> Iterator[Plan]:
-    yield plan
-    for below in inputs_of(plan):
-        yield from _nodes(below)
 
 
 def _check(plan: Plan, scope: Scope) -> None:

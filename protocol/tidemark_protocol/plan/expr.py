@@ -75,6 +75,11 @@ def columns_of(expr: ScalarExpr) -> frozenset[int]:
     return frozenset(node.index for node in walk(expr) if isinstance(node, ColumnRef))
 
 
+def shift_columns(expr: ScalarExpr, by: int) -> ScalarExpr:
+    """The expression over a row in which its columns stand `by` places later."""
+    return map_columns(expr, lambda column: column + by)
+
+
 def map_columns(expr: ScalarExpr, position: Callable[[int], int]) -> ScalarExpr:
     """The same expression over a row whose column n is now at `position(n)`."""
     if isinstance(expr, ColumnRef):

@@ -13,8 +13,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
@@ -359,3 +359,18 @@ def inputs_of(plan: Plan) -> tuple[Plan, ...]:
     if isinstance(plan, LetRec):
         return (*(b.value for b in plan.bindings), plan.body)
     return (plan.input,)
+
+
+def with_inputs(plan: Plan, inputs: Sequence[Plan]) -> Plan:
+    """The node over other plans."""
+    match plan:
+        case Constant() | Get():
+            return plan
+        case Let():
+            return replace(plan, value=inputs[0], body=inputs[1])
+        case Join() | Union():
+            return replace(plan, inputs=tuple(inputs))
+        case LetRec():
+            raise ValueError("a recursion has the inputs of its bindings")
+        case _:
+            return replace(plan, input=inputs[0])

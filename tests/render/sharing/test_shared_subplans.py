@@ -33,7 +33,7 @@ from tidemark_planner.hir.nodes import (
 )
 from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
-from tidemark_planner.lir.shared_subplans import share_subplans, with_inputs
+from tidemark_planner.lir.shared_subplans import share_subplans
 from tidemark_planner.rules import optimise
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.frontier import Frontier
@@ -246,7 +246,7 @@ def without_names(plan: Plan, objects: Mapping[LocalId | GlobalId, Plan], bound:
             core = replace(plan, mfp_after=lir.MapFilterProject.identity(plan.mfp_after.input))
             return lir.Mfp(without_names(core, objects, bound), plan.mfp_after)
         case _:
-            return with_inputs(plan, [without_names(below, objects, bound) for below in lir.inputs_of(plan)])
+            return lir.with_inputs(plan, [without_names(below, objects, bound) for below in lir.inputs_of(plan)])
 
 
 def test_what_is_shared_put_back_gives_the_plans_as_they_were() -> None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 
+from tidemark_planner.hir.nodes import starts
 from tidemark_planner.lir.joins.order import KnownRows
 from tidemark_planner.lir.mfp import FilterProject
 from tidemark_planner.rules.scalar import substitute
-from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, map_columns
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, shift_columns
 from tidemark_protocol.plan.lir import Get, Join, LinearJoin, Plan, Schema, refs
 
 # The columns by which an input is arranged.
@@ -131,8 +131,8 @@ def join_problem(
     lifted: list[ScalarExpr] = []
     for start, plan, form in zip(starts(inputs), inputs, forms, strict=True):
         row = FilterProject((), refs(plan.schema)) if form is None else form.row
-        columns += [_shifted(o, start) for o in row.outputs]
-        lifted += [_shifted(p, start) for p in row.predicates]
+        columns += [shift_columns(o, start) for o in row.outputs]
+        lifted += [shift_columns(p, start) for p in row.predicates]
     moved = tuple(substitute(p, columns) for p in predicates)
     later = FilterProject(
         tuple(substitute(p, columns) for p in after.predicates), tuple(substitute(o, columns) for o in after.outputs)
@@ -176,12 +176,3 @@ def key_columns(key: Sequence[ScalarExpr]) -> Key | None:
     """The columns of the key; None where the key has other expressions."""
     columns = tuple(k.index for k in key if isinstance(k, ColumnRef))
     return columns if len(columns) == len(key) else None
-
-
-def starts(inputs: Sequence[Plan]) -> list[int]:
-    """The position of the first column of each input."""
-    return list(accumulate((len(i.schema) for i in inputs[:-1]), initial=0))
-
-
-def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:
-    return map_columns(expr, lambda column: column + by)
