@@ -15,8 +15,8 @@ from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions.casting import cast_to
-from tidemark_protocol.functions.call_types import describe
-from tidemark_protocol.functions.codes import literal_text, number_format
+from tidemark_protocol.functions.call_types import describe, literal_text
+from tidemark_protocol.functions.codes import number_format
 from tidemark_protocol.functions.nested import STRINGS
 from tidemark_protocol.functions.registry import call, entry
 from tidemark_protocol.functions.text import MAX_CHARACTERS

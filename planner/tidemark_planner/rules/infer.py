@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidemark_planner.hir.nodes import Aggregate, Filter, FlatMap, Hir, Join, Project, expressions_of, inputs_of
+from tidemark_planner.hir.nodes import Aggregate, Filter, FlatMap, Hir, Join, Project, columns, expressions_of, preorder
 from tidemark_planner.rules.scalar import conjuncts, is_null_where, substitute_with_nullability
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of, walk
@@ -26,7 +26,7 @@ def infer_predicates(
 
     `given`: the predicates of each input, over its own columns. `predicates`: over all columns, side by side.
     """
-    places = [(at, ref) for at, each in enumerate(inputs) for ref in _own_columns(each)]
+    places = [(at, ref) for at, each in enumerate(inputs) for ref in columns(each)]
     wanted = [_can_fail(each) for each in inputs]
     known = [(*about, *_known_predicates(each)) for about, each in zip(given, inputs, strict=True)]
     found: list[dict[ScalarExpr, None]] = [{} for _ in inputs]
@@ -66,10 +66,6 @@ def _is_null_dropped(column: ColumnRef, predicates: Predicates) -> bool:
     return any(is_null_where(p, frozenset({column.index})) for p in predicates if not is_fallible(p))
 
 
-def _own_columns(node: Hir) -> list[ColumnRef]:
-    return [ColumnRef(at, c.type, c.nullable) for at, c in enumerate(node.schema)]
-
-
 def _equality_classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
     """Sets of columns that are equal, and not NULL, in every row of the join."""
     classes: list[set[int]] = []
@@ -85,11 +81,12 @@ def _equality_classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
 
 def _can_fail(node: Hir) -> bool:
     """Whether computing the rows of the node can raise. Sums can, by overflow, and so can sequences."""
-    if any(map(is_fallible, expressions_of(node))) or (isinstance(node, Aggregate) and node.aggregates):
-        return True
-    if isinstance(node, FlatMap) and node.function.startswith("sequence"):
-        return True
-    return any(map(_can_fail, inputs_of(node)))
+    return any(
+        any(map(is_fallible, expressions_of(each)))
+        or (isinstance(each, Aggregate) and bool(each.aggregates))
+        or (isinstance(each, FlatMap) and each.function.startswith("sequence"))
+        for each in preorder(node)
+    )
 
 
 def _known_predicates(node: Hir) -> Predicates:
@@ -116,7 +113,7 @@ def _over_join(inputs: Sequence[Hir]) -> Predicates:
     found: list[ScalarExpr] = []
     start = 0
     for each in inputs:
-        moved = {ref.index: ColumnRef(start + ref.index, ref.type, ref.nullable) for ref in _own_columns(each)}
+        moved = {ref.index: ColumnRef(start + ref.index, ref.type, ref.nullable) for ref in columns(each)}
         found += [substitute_with_nullability(p, moved) for p in _known_predicates(each)]
         start += len(each.schema)
     return tuple(found)

@@ -60,10 +60,8 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
         return _aggregate(node, predicates)
     if isinstance(node, Union):
         return Union(tuple(push_down(i, predicates) for i in node.inputs))
-    if isinstance(node, TopK | Window):
-        return _grouped(node, predicates)
-    if isinstance(node, FlatMap):
-        return _flat_map(node, predicates)
+    if isinstance(node, TopK | Window | FlatMap):
+        return _by_columns(node, predicates)
     if isinstance(node, Match):
         return _match(node, predicates)
     if isinstance(node, Intersection | Negate | Threshold):
@@ -120,18 +118,14 @@ def _over_keys(predicate: ScalarExpr, node: Aggregate) -> ScalarExpr | None:
     return None if is_fallible(lowered) else lowered
 
 
-def _grouped(node: TopK | Window, predicates: Predicates) -> Hir:
-    """A filter on the columns of the group alone selects whole groups."""
-    group = set(node.group_key if isinstance(node, TopK) else node.partition)
-    below = tuple(p for p in predicates if columns_of(p) and columns_of(p) <= group and not is_fallible(p))
-    above = tuple(p for p in predicates if p not in below)
-    return filtered(replace(node, input=push_down(node.input, below)), above)
-
-
-def _flat_map(node: FlatMap, predicates: Predicates) -> Hir:
-    """A filter on the input row keeps or drops all values of the row."""
-    row = set(range(len(node.input.schema)))
-    below = tuple(p for p in predicates if columns_of(p) and columns_of(p) <= row and not is_fallible(p))
+def _by_columns(node: TopK | Window | FlatMap, predicates: Predicates) -> Hir:
+    """A filter on the columns of the group alone selects whole groups; one on the input row of a table function keeps
+    or drops all values of the row."""
+    if isinstance(node, FlatMap):
+        columns = set(range(len(node.input.schema)))
+    else:
+        columns = set(node.group_key if isinstance(node, TopK) else node.partition)
+    below = tuple(p for p in predicates if columns_of(p) and columns_of(p) <= columns and not is_fallible(p))
     above = tuple(p for p in predicates if p not in below)
     return filtered(replace(node, input=push_down(node.input, below)), above)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tidemark_protocol import decimals
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.literals import is_valid
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, INTERVAL_TYPES, STRING, SqlType
 
 Signature = Callable[[tuple[ScalarExpr, ...], SqlType], bool]
@@ -22,6 +23,18 @@ TRUNC_TIMESTAMP_UNITS = TRUNC_DATE_UNITS | frozenset("DAY DD HOUR MINUTE SECOND"
 
 def types_of(arguments: tuple[ScalarExpr, ...]) -> tuple[SqlType, ...]:
     return tuple(a.type for a in arguments)
+
+
+def literal_text(argument: ScalarExpr) -> str | None:
+    """The value of a literal of text; None: it is none, or NULL."""
+    return argument.value if isinstance(argument, Literal) and argument.type == STRING else None
+
+
+def literal_whole(argument: ScalarExpr) -> int | None:
+    """The value of a literal of type int; None: it is none, or NULL."""
+    if isinstance(argument, Literal) and argument.type == INT and argument.value is not None and is_valid(argument):
+        return int(argument.value)
+    return None
 
 
 def fixed(result: SqlType, *parameters: SqlType) -> Signature:
@@ -137,14 +150,10 @@ def truncated_timestamp(arguments: tuple[ScalarExpr, ...], result: SqlType) -> b
 
 def rounding(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """A number to a literal number of fraction digits."""
-    of, digits = arguments
-    if not isinstance(digits, Literal) or digits.type != INT or digits.value is None:
+    of, digits = arguments[0].type, literal_whole(arguments[1])
+    if digits is None or not -38 <= digits <= 38:
         return False
-    if not -38 <= int(digits.value) <= 38:
-        return False
-    return (
-        result == (rounded_type(of.type, int(digits.value))[0] if of.type.is_decimal else of.type) and result.is_numeric
-    )
+    return result == (rounded_type(of, digits)[0] if of.is_decimal else of) and result.is_numeric
 
 
 def decimal_rounding(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 from tidemark_protocol.functions.call_errors import always
-from tidemark_protocol.functions.call_types import Signature, fixed, types_of
-from tidemark_protocol.functions.entry import Function, maybe, not_null
+from tidemark_protocol.functions.call_types import Signature, fixed, literal_text, literal_whole, types_of
+from tidemark_protocol.functions.entry import Function, first_argument, maybe, not_null
 from tidemark_protocol.functions.nested import STRINGS
 from tidemark_protocol.functions.text import INVALID_PATTERN
-from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.plan.expr import Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL_TYPES, STRING, SqlType
 
 BINARY = SqlType("binary")
@@ -24,10 +24,6 @@ _FORMAT = re.compile(r"([^%]|%%|%([1-9]\$)?[-+ 0,(#]{0,3}[0-9]{0,3}(\.[0-9]{1,2}
 _SHOWN = frozenset("string boolean tinyint smallint int bigint float double decimal".split())
 # Digits of a number format, with at most one decimal point; grouping and signs take no digits.
 _NUMBER_FORMAT = re.compile(r"(MI|S)?[$L]?([09G,]*)(?:[.D]([09]*))?(PR|MI|S)?", re.IGNORECASE)
-
-
-def literal_text(argument: ScalarExpr) -> str | None:
-    return argument.value if isinstance(argument, Literal) and argument.type == STRING else None
 
 
 def number_format(text: str) -> SqlType | None:
@@ -61,9 +57,9 @@ def _chosen(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def _with_decimals(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    of, digits = arguments
-    small = isinstance(digits, Literal) and digits.type == INT and 0 <= int(digits.value or -1) <= _MAX_DECIMALS
-    return small and of.type.is_numeric and result == STRING
+    digits = literal_whole(arguments[1])
+    small = digits is not None and 0 <= digits <= _MAX_DECIMALS
+    return small and arguments[0].type.is_numeric and result == STRING
 
 
 def _formatted(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
@@ -95,10 +91,6 @@ def _masked(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return signs and set(types_of(arguments)) == {STRING} == {result}
 
 
-def _of_first(call: Call) -> bool:
-    return is_nullable(call.arguments[0])
-
-
 _CODING = "MALFORMED_CHARACTER_CODING"
 CODES = (
     Function("hash", 1, None, _hashed, nullable=not_null),
@@ -115,7 +107,7 @@ CODES = (
     Function("luhn_check", 1, 1, fixed(BOOLEAN, STRING)),
     Function("jaro_winkler_similarity", 2, 2, fixed(DOUBLE, STRING, STRING)),
     Function("quote", 1, 1, fixed(STRING, STRING)),
-    Function("mask", 5, 5, _masked, nullable=_of_first),
+    Function("mask", 5, 5, _masked, nullable=first_argument),
     Function("elt", 2, None, _chosen, always("INVALID_ARRAY_INDEX"), maybe),
     Function("conv", 3, 3, fixed(STRING, STRING, INT, INT), always("ARITHMETIC_OVERFLOW"), maybe),
     Function("getbit", 2, 2, _bit, always(INVALID_PATTERN)),

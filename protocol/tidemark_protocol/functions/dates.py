@@ -6,9 +6,9 @@ import re
 
 from tidemark_protocol.casts import ARITHMETIC_OVERFLOW
 from tidemark_protocol.functions.call_errors import DATETIME_OVERFLOW, NOTHING, always, never
-from tidemark_protocol.functions.call_types import fixed, of_names, types_of
+from tidemark_protocol.functions.call_types import fixed, literal_text, of_names, types_of
 from tidemark_protocol.functions.entry import Function, maybe
-from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
+from tidemark_protocol.plan.expr import Call, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTEGRAL_WIDTH, STRING, TIMESTAMP, SqlType
 
 _NTZ = SqlType("timestamp_ntz")
@@ -22,13 +22,9 @@ _ZONE_NAME = re.compile(r"UTC|[+-][0-9]{2}:[0-9]{2}|[A-Z][\w+-]*(/[\w+-]+)+", re
 _PATTERN = re.compile(r"(y{4}|yy|M{1,4}|d{1,2}|H{1,2}|h{1,2}|m{1,2}|s{1,2}|S{1,9}|a|E{1,4}|D{1,3}|[ ,.:/_-])+")
 
 
-def _text_of(argument: ScalarExpr) -> str | None:
-    return argument.value if isinstance(argument, Literal) and argument.type == STRING else None
-
-
 def patterned(argument: ScalarExpr) -> bool:
     """Whether the argument is a literal pattern of the letters that are allowed."""
-    return _PATTERN.fullmatch(_text_of(argument) or "") is not None
+    return _PATTERN.fullmatch(literal_text(argument) or "") is not None
 
 
 def _formatted(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
@@ -54,7 +50,7 @@ def _as_seconds(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def _is_zone(argument: ScalarExpr) -> bool:
-    return _ZONE_NAME.fullmatch(_text_of(argument) or "") is not None
+    return _ZONE_NAME.fullmatch(literal_text(argument) or "") is not None
 
 
 def _in_zone(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
@@ -66,7 +62,7 @@ def _between_zones(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def _unit(argument: ScalarExpr) -> bool:
-    return _text_of(argument) in UNITS
+    return literal_text(argument) in UNITS
 
 
 def _distance(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
@@ -74,7 +70,7 @@ def _distance(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def _distance_errors(call: Call) -> frozenset[str]:
-    return frozenset({ARITHMETIC_OVERFLOW}) if _text_of(call.arguments[0]) in _FINE_UNITS else NOTHING
+    return frozenset({ARITHMETIC_OVERFLOW}) if literal_text(call.arguments[0]) in _FINE_UNITS else NOTHING
 
 
 def _moved(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
@@ -83,12 +79,12 @@ def _moved(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 def _next_day(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """A literal day of the week is one."""
-    name = _text_of(arguments[1])
+    name = literal_text(arguments[1])
     return fixed(DATE, DATE, STRING)(arguments, result) and (name is None or name.upper() in _DAYS)
 
 
 def _day_errors(call: Call) -> frozenset[str]:
-    return NOTHING if _text_of(call.arguments[1]) is not None else frozenset({"ILLEGAL_DAY_OF_WEEK"})
+    return NOTHING if literal_text(call.arguments[1]) is not None else frozenset({"ILLEGAL_DAY_OF_WEEK"})
 
 
 _FIELDS = (INT, INT, INT, INT, INT, SqlType("decimal", 16, 6))

@@ -36,6 +36,10 @@ def maybe(call: Call) -> bool:
     return True
 
 
+def first_argument(call: Call) -> bool:
+    return is_nullable(call.arguments[0])
+
+
 @dataclass(frozen=True)
 class Function:
     """One function: the number and types of its arguments, its errors, its nullability, and lazy arguments.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tidemark_protocol.functions.call_errors import always
 from tidemark_protocol.functions.call_types import types_of
-from tidemark_protocol.functions.entry import LAMBDA, Function, is_lambda, maybe
-from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable, walk
+from tidemark_protocol.functions.entry import LAMBDA, Function, first_argument, is_lambda, maybe
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, walk
 from tidemark_protocol.types import BOOLEAN, INT, INTERVAL_TYPES, STRING, SqlType
 
 VARIABLE = "variable"
@@ -129,17 +129,13 @@ def _array_sort(arguments: Arguments, result: SqlType) -> bool:
     return of.type.is_array and of.type == result and _takes(function, *[of.type.element] * 2) and function.type == INT
 
 
-def _of_first(call: Call) -> bool:
-    return is_nullable(call.arguments[0])
-
-
 LAMBDAS = (
     Function(VARIABLE, 1, 1, _variable, nullable=maybe),
-    Function(LAMBDA, 2, 3, _function, nullable=_of_first),
-    Function("transform", 2, 2, _transform, nullable=_of_first, higher_order=True),
-    Function("filter", 2, 2, _filter, nullable=_of_first, higher_order=True),
+    Function(LAMBDA, 2, 3, _function, nullable=first_argument),
+    Function("transform", 2, 2, _transform, nullable=first_argument, higher_order=True),
+    Function("filter", 2, 2, _filter, nullable=first_argument, higher_order=True),
     *(Function(n, 2, 2, _predicate, nullable=maybe, higher_order=True) for n in ("exists", "forall")),
     Function("aggregate", 4, 4, _aggregate, nullable=maybe, higher_order=True),
     Function("zip_with", 3, 3, _zip_with, nullable=maybe, higher_order=True),
-    Function("array_sort", 2, 2, _array_sort, always("COMPARATOR_RETURNS_NULL"), _of_first, higher_order=True),
+    Function("array_sort", 2, 2, _array_sort, always("COMPARATOR_RETURNS_NULL"), first_argument, higher_order=True),
 )

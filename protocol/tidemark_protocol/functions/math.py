@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tidemark_protocol import decimals
 from tidemark_protocol.functions.call_errors import remainder
-from tidemark_protocol.functions.call_types import fixed, of_names, types_of
+from tidemark_protocol.functions.call_types import fixed, literal_whole, of_names, types_of
 from tidemark_protocol.functions.entry import Function, maybe
-from tidemark_protocol.plan.expr import Literal, ScalarExpr
+from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.types import BIGINT, DOUBLE, INT, STRING, SqlType
 
 _ROOTS_AND_POWERS = "sqrt cbrt exp expm1 sign rint".split()
@@ -30,10 +30,8 @@ def _floats(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def _half_even(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    of, digits = arguments
-    if not isinstance(digits, Literal) or digits.type != INT or digits.value is None:
-        return False
-    return of.type == DOUBLE == result and -38 <= int(digits.value) <= 38
+    digits = literal_whole(arguments[1])
+    return arguments[0].type == DOUBLE == result and digits is not None and -38 <= digits <= 38
 
 
 MATH = (

@@ -8,7 +8,7 @@ Where an argument decides the size of the result, it must be a small literal.
 
 from __future__ import annotations
 
-from tidemark_protocol.functions.call_types import Signature, types_of
+from tidemark_protocol.functions.call_types import Signature, literal_whole, types_of
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, INT, STRING, SqlType
 
@@ -39,12 +39,10 @@ def field(arguments: Arguments, result: SqlType) -> bool:
 
 
 def field_type(of: SqlType, position: ScalarExpr) -> SqlType | None:
-    struct = of.element if of.is_array else of
-    if not struct.is_struct or not isinstance(position, Literal) or position.type != INT or position.value is None:
+    struct, at = of.element if of.is_array else of, literal_whole(position)
+    if not struct.is_struct or at is None or not 0 <= at < len(struct.children):
         return None
-    if not 0 <= int(position.value) < len(struct.children):
-        return None
-    found = struct.children[int(position.value)]
+    found = struct.children[at]
     return SqlType.array(found) if of.is_array else found
 
 
@@ -162,6 +160,5 @@ def _array_and_element(arguments: Arguments) -> bool:
 
 
 def _is_small(argument: ScalarExpr) -> bool:
-    if not isinstance(argument, Literal) or argument.type != INT or argument.value is None:
-        return False
-    return abs(int(argument.value)) <= MAX_ELEMENTS
+    number = literal_whole(argument)
+    return number is not None and abs(number) <= MAX_ELEMENTS
