@@ -106,6 +106,7 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
         (mapped(ColumnRef(1, STRING, nullable=False)), "never NULL"),
         (mapped(Literal("99999999999", INT)), "not a value"),
         (mapped(Literal("1.5", SqlType("decimal", 3, 2))), "not a value"),
+        (mapped(Call("round", (K, Literal("two", INT)), BIGINT)), "there is no"),
         (mapped(Literal("12", SqlType("interval year to month"))), "cannot be kept"),
         (mapped(call("cast", (Literal("today", STRING),), DATE)), "depends on the current time"),
         (mapped(call("cast", (call("concat", (Literal("to", STRING),), STRING),), DATE)), "put together"),

@@ -9,38 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions import fold
+from tidemark_planner.expressions.allowed import allowed_call
 from tidemark_planner.expressions.call_classes import CLASSES
 from tidemark_planner.expressions.casting import cast_to
 from tidemark_planner.expressions.nested import with_first_type
 from tidemark_planner.sql.try_functions import TRY_VARIANTS
 from tidemark_protocol import decimals
 from tidemark_protocol.functions import call_types
-from tidemark_protocol.functions.call_types import describe
 from tidemark_protocol.functions.intervals import PARTS, WHOLE
 from tidemark_protocol.functions.registry import call, entry
-from tidemark_protocol.functions.text import MAX_CHARACTERS, MAX_REPEATS
+from tidemark_protocol.functions.text import MAX_REPEATS
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING
 
 ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%", "Pmod": "pmod"}
-
-
-_HINTS = {
-    **dict.fromkeys(
-        ("lpad", "rpad"), f": write a literal length of at most {MAX_CHARACTERS}; the text must not be padded already"
-    ),
-    **dict.fromkeys(
-        ("from_utc_timestamp", "to_utc_timestamp"), ": write the zone as a literal, such as 'Europe/Berlin'"
-    ),
-    "next_day": ": write the day as a name, such as 'Monday'",
-    **dict.fromkeys(("trunc", "date_trunc"), ": write the unit as a literal, such as 'MONTH'"),
-    "repeat": f": write a literal number of at most {MAX_REPEATS}; the text must not be repeated already",
-    **dict.fromkeys(
-        ("date_format", "to_timestamp"), ": write the pattern as a literal of the letters y M d H h m s S a E D"
-    ),
-}
 
 
 def plain_call(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -48,10 +32,7 @@ def plain_call(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     function, result = CLASSES[kind]
     if result == BOOLEAN:
         arguments = with_first_type(arguments)
-    made = call(function, arguments, arguments[0].type if result is None else result)
-    if not entry(function).accepts(made):
-        refuse("TYPE", f"there is no {describe(made)}{_HINTS.get(function, '')}", word=function)
-    return made
+    return allowed_call(function, arguments, arguments[0].type if result is None else result)
 
 
 def try_variant(made: ScalarExpr, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -73,15 +54,12 @@ def arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
 def _repeat(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     """repeat of a literal count, or of any count that is an error where it is too large."""
     of, count = arguments
-    made = call("repeat", (of, count), STRING)
-    if not entry("repeat").accepts(made) and not isinstance(count, Literal):
+    if not entry("repeat").accepts(call("repeat", arguments, STRING)) and not isinstance(count, Literal):
         too_large = call(">", (count, Literal(str(MAX_REPEATS), INT)), BOOLEAN)
         error = call("raise_error", (Literal("REPEAT_TOO_LARGE", STRING),), BOOLEAN)
         fits = call("case", (too_large, error, Literal("true", BOOLEAN)), BOOLEAN)
-        made = call("repeat", (of, call("case", (fits, count), INT)), STRING)
-    if not entry("repeat").accepts(made):
-        refuse("TYPE", f"there is no {describe(made)}{_HINTS['repeat']}", word="repeat")
-    return made
+        count = call("case", (fits, count), INT)
+    return allowed_call("repeat", (of, count), STRING)
 
 
 def _negate(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:

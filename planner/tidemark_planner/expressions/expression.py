@@ -14,6 +14,7 @@ from itertools import islice
 from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.expressions.allowed import refuse_class
 from tidemark_planner.expressions.call_classes import CLASSES
 from tidemark_planner.expressions.call_forms import (
     ARITHMETIC,
@@ -73,11 +74,7 @@ class _Lowering:
             return plain_call(kind, arguments)
         named = BY_ARGUMENTS.get(kind)
         if named is None:
-            refuse(
-                "FORBIDDEN_FUNCTION",
-                f"the expression {kind} is not on the list of allowed functions (docs/reference/sql.md)",
-                word=kind,
-            )
+            refuse_class(kind)
         return named(arguments)
 
     def column(self, node: CatalystNode) -> ScalarExpr:

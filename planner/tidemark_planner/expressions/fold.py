@@ -16,13 +16,12 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 
-from tidemark_planner.expressions.literal_comparisons import constant_comparison
+from tidemark_planner.expressions.literal_comparisons import DATE_TEXT, constant_comparison
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.plan.literals import is_valid
 from tidemark_protocol.types import INTERVAL_TYPES, SqlType
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)")
 _OPERATORS = frozenset({"+", "-", "*", "/", "div", "%"})
 _EXACT_IN = {"float": 1 << 24, "double": 1 << 53}
@@ -126,7 +125,7 @@ def _fold_text(value: str, target: SqlType) -> str | None:
         return value
     if target.is_floating and value in ("NaN", "Infinity", "-Infinity"):
         return value
-    if target.name == "date" and _DATE.fullmatch(value):
+    if target.name == "date" and DATE_TEXT.fullmatch(value):
         return value
     found = _TIMESTAMP.fullmatch(value)
     return f"{found[1]}T{found[2]}" if found and target.name in ("timestamp", "timestamp_ntz") else None

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
-from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.errors import unsupported
+from tidemark_planner.expressions.allowed import allowed_call, refuse_class
 from tidemark_planner.expressions.casting import cast_to
-from tidemark_protocol.functions.call_types import describe, literal_text
+from tidemark_protocol.functions.call_types import literal_text
 from tidemark_protocol.functions.codes import number_format
 from tidemark_protocol.functions.nested import STRINGS
-from tidemark_protocol.functions.registry import call, entry
 from tidemark_protocol.functions.text import MAX_CHARACTERS
 from tidemark_protocol.plan.expr import Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, SqlType
@@ -52,25 +52,14 @@ def lower_method(node: CatalystNode, lower: Lower) -> ScalarExpr | None:
     return None if found is None else found(node, lower)
 
 
-def _allowed_call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
-    made = call(function, arguments, result)
-    if not entry(function).accepts(made):
-        refuse("TYPE", f"there is no {describe(made)}", word=function)
-    return made
-
-
 def _static_invoke(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of, method = str(node.fields.get("staticObject")).rsplit(".", 1)[-1], str(node.fields.get("functionName"))
     if (of, method) == ("UrlCodec$", "decode"):
-        return _allowed_call(_DECODES[str(node.children[1].fields["value"])], (lower(node.children[0]),), STRING)
+        return allowed_call(_DECODES[str(node.children[1].fields["value"])], (lower(node.children[0]),), STRING)
     function, result, count, flags = _METHODS.get((of, method), ("", STRING, 0, ()))
     if not function or tuple(str(c.fields.get("value")) for c in node.children[count:]) != flags:
-        refuse(
-            "FORBIDDEN_FUNCTION",
-            f"the expression {method} is not on the list of allowed functions (docs/reference/sql.md)",
-            word=method,
-        )
-    return _allowed_call(function, tuple(map(lower, node.children[:count])), result)
+        refuse_class(method)
+    return allowed_call(function, tuple(map(lower, node.children[:count])), result)
 
 
 def _evaluator_call(node: CatalystNode, lower: Lower) -> ScalarExpr:
@@ -78,13 +67,8 @@ def _evaluator_call(node: CatalystNode, lower: Lower) -> ScalarExpr:
     written = str(target.fields.get("value"))
     found = [name for start, end, name in _EVALUATORS if written.startswith(start) and written.endswith(end)]
     if not found:
-        name = written.split("(")[0]
-        refuse(
-            "FORBIDDEN_FUNCTION",
-            f"the expression {name} is not on the list of allowed functions (docs/reference/sql.md)",
-            word=name,
-        )
-    return _allowed_call(found[0], tuple(map(lower, arguments)), STRING)
+        refuse_class(written.split("(")[0])
+    return allowed_call(found[0], tuple(map(lower, arguments)), STRING)
 
 
 def _parse_timestamp(node: CatalystNode, lower: Lower) -> ScalarExpr:
@@ -92,15 +76,7 @@ def _parse_timestamp(node: CatalystNode, lower: Lower) -> ScalarExpr:
     function = "to_timestamp" if of == TIMESTAMP else "to_timestamp_ntz"
     if not node.fields["failOnError"]:
         function = "try_to_timestamp"
-    return _pattern_call(function, tuple(map(lower, node.children)), of)
-
-
-def _pattern_call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
-    made = call(function, arguments, result)
-    if not entry(function).accepts(made):
-        why = "write the pattern as a literal of the letters y M d H h m s S a E D"
-        refuse("TYPE", f"there is no {describe(made)}: {why}", word=function)
-    return made
+    return allowed_call(function, tuple(map(lower, node.children)), of)
 
 
 def _make_timestamp(node: CatalystNode, lower: Lower) -> ScalarExpr:
@@ -109,15 +85,15 @@ def _make_timestamp(node: CatalystNode, lower: Lower) -> ScalarExpr:
     of = type_of(node.fields["dataType"])
     prefix = "" if node.fields["failOnError"] else "try_"
     suffix = "ltz" if of == TIMESTAMP else "ntz"
-    return _allowed_call(f"{prefix}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
+    return allowed_call(f"{prefix}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
 
 
 def _unix_seconds(node: CatalystNode, lower: Lower) -> ScalarExpr:
     """unix_timestamp and to_unix_timestamp: of text by a pattern, of a time as unix_seconds."""
     of = lower(node.children[0])
     if of.type == STRING:
-        return _pattern_call("to_unix_timestamp", (of, lower(node.children[1])), BIGINT)
-    return _allowed_call("unix_seconds", (cast_to(of, TIMESTAMP),), BIGINT)
+        return allowed_call("to_unix_timestamp", (of, lower(node.children[1])), BIGINT)
+    return allowed_call("unix_seconds", (cast_to(of, TIMESTAMP),), BIGINT)
 
 
 def _to_number(node: CatalystNode, lower: Lower) -> ScalarExpr:
@@ -127,7 +103,7 @@ def _to_number(node: CatalystNode, lower: Lower) -> ScalarExpr:
         unsupported(
             "this format of to_number", "write a literal of digits, grouping, one point and a sign", "to_number"
         )
-    return _allowed_call("to_number" if node.kind == "ToNumber" else "try_to_number", arguments, result)
+    return allowed_call("to_number" if node.kind == "ToNumber" else "try_to_number", arguments, result)
 
 
 def _space(node: CatalystNode, lower: Lower) -> ScalarExpr:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import type_of
 from tidemark_planner.errors import unsupported
+from tidemark_planner.expressions.allowed import supported_call
 from tidemark_protocol.functions.entry import LAMBDA
 from tidemark_protocol.functions.lambdas import VARIABLE
-from tidemark_protocol.functions.registry import call, entry
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, STRING, SqlType
 
@@ -64,10 +65,7 @@ def lambda_call(body: ScalarExpr, variables: tuple[ScalarExpr, ...]) -> ScalarEx
 
 
 def _allowed_call(name: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    made = call(name, arguments, _result_type(name, arguments))
-    if not entry(name).accepts(made):
-        unsupported(f"{name} of {', '.join(str(a.type) for a in arguments)}", _HINTS.get(name, ""), name)
-    return made
+    return supported_call(name, arguments, _result_type(name, arguments), _HINTS.get(name, ""))
 
 
 def _result_type(name: str, arguments: tuple[ScalarExpr, ...]) -> SqlType:

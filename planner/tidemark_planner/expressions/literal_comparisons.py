@@ -25,7 +25,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+DATE_TEXT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def constant_comparison(call: Call, fold_cast: Fold) -> Literal | None:
@@ -70,4 +70,4 @@ def _value(literal: Literal | None) -> Any:
         return literal.value.encode()
     if literal.type.name == "boolean":
         return literal.value == "true"
-    return literal.value if literal.type.name == "date" and _DATE.fullmatch(literal.value) else None
+    return literal.value if literal.type.name == "date" and DATE_TEXT.fullmatch(literal.value) else None

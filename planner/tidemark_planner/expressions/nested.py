@@ -12,8 +12,9 @@ from collections.abc import Callable
 from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.expressions.allowed import supported_call
 from tidemark_protocol.functions.nested import STRINGS, field_type
-from tidemark_protocol.functions.registry import FUNCTIONS, call
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 
@@ -87,12 +88,7 @@ def with_first_type(arguments: tuple[ScalarExpr, ...]) -> tuple[ScalarExpr, ...]
 
 
 def _allowed_call(name: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
-    """The call; raises Refusal where the allow-list does not take such arguments (some must be small literals)."""
-    made = call(name, arguments, result)
-    if not FUNCTIONS[name].accepts(made):
-        of = ", ".join(str(a.type) for a in arguments)
-        unsupported(f"{name} of {of}", "write counts, patterns and limits as small literals", name)
-    return made
+    return supported_call(name, arguments, result, "write counts, patterns and limits as small literals")
 
 
 def _array(node: CatalystNode, lower: Lower) -> ScalarExpr:

@@ -164,7 +164,7 @@ def _check_functions(tree: ParseTree) -> None:
         if name in _INEXACT:
             _refuse_at(phrase, f"the approximate {name}", f"write {_INEXACT[name]}, which is exact")
         if name in _CLOCK:
-            _refuse_clock(phrase, name)
+            _refuse_at(phrase, name, "write now() or current_date(), in a filter")
         hint = f": {_NO_MAPS}" if name in _MAPS else ""
         message = f"function {name} is not on the list of allowed functions (docs/reference/sql.md){hint}"
         refuse("FORBIDDEN_FUNCTION", message, phrase.span.line, phrase.span.column, name)
@@ -191,20 +191,18 @@ def _check_sizes(tree: ParseTree) -> None:
         if name == "repeat" and not _DIGITS.fullmatch(size) and not any(phrase.span.is_within(t) for t in tables):
             small = True
         if not small or any(_GROWING.search(a.text) for a in arguments):
-            message = (
-                f"{name} with this size is not supported: write a literal number of at most {_MAX[name]}, and do not "
+            hint = (
+                f"write a literal number of at most {_MAX[name]}, and do not "
                 "apply it to a value that lpad, rpad, repeat, array_repeat or space has made"
             )
-            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+            _refuse_at(phrase, f"{name} with this size", hint, name)
 
     for phrase, _, arguments in tree.calls(_FORMATS):
         form = arguments[0].text if arguments else ""
         if not _TEXT.fullmatch(form) or _WIDE.search(_format_text(form, tree)):
             name = phrase.text.lower().strip("`")
-            message = (
-                f"{name} with this format is not supported: write a literal format with widths of at most three digits"
-            )
-            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+            hint = "write a literal format with widths of at most three digits"
+            _refuse_at(phrase, f"{name} with this format", hint, name)
 
 
 def _format_text(form: str, tree: ParseTree) -> str:
@@ -218,11 +216,8 @@ def _check_folds(tree: ParseTree) -> None:
         start = arguments[1].text if len(arguments) > 1 else ""
         if not _START.fullmatch(start):
             name = phrase.text.lower().strip("`")
-            message = (
-                f"{name} with this start value is not supported: start with a "
-                "column, a number, or a struct or cast of these"
-            )
-            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+            hint = "start with a column, a number, or a struct or cast of these"
+            _refuse_at(phrase, f"{name} with this start value", hint, name)
 
 
 def _check_literals(tree: ParseTree) -> None:
@@ -234,11 +229,6 @@ def _check_literals(tree: ParseTree) -> None:
             refuse("UNSUPPORTED", message, at.span.line, at.span.column, word)
 
 
-def _refuse_clock(phrase: Phrase, name: str) -> None:
-    message = f"{name} is not supported: write now() or current_date(), in a filter"
-    refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
-
-
-def _refuse_at(phrase: Phrase, construct: str, hint: str = "") -> None:
+def _refuse_at(phrase: Phrase, construct: str, hint: str = "", word: str = "") -> None:
     message = f"{construct} is not supported" + (f": {hint}" if hint else "")
-    refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, construct)
+    refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, word or construct)
