@@ -41,6 +41,19 @@ def refuse(code: str, message: str, line: int = 0, column: int = 0, word: str = 
     raise Refusal(Diagnostic(code, message, line=line, column=column, word=word))
 
 
+def position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column of an offset, both from 1."""
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def offset_of(text: str, line: int, column: int) -> int:
+    """The offset of a position."""
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+    return start + column - 1
+
+
 def unsupported(construct: str, hint: str = "", word: str = "") -> NoReturn:
     """Refuse a construct without a lowering. `construct`: the words of SQL users; `hint`: what to write instead.
 

@@ -25,7 +25,7 @@ from tidemark_planner.dialects.postgres_admission import check_postgres
 from tidemark_planner.dialects.postgres_arrays import as_lists
 from tidemark_planner.dialects.postgres_times import as_spark_times, type_literals, type_parts
 from tidemark_planner.dialects.session_dialect import SessionDialect
-from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.errors import Refusal, offset_of, position, refuse
 from tidemark_protocol.messages.planning import Diagnostic
 from tidemark_protocol.types import Column
 
@@ -81,8 +81,7 @@ class ForeignText:
     def _moved(self, diagnostic: Diagnostic) -> Diagnostic:
         if not diagnostic.line:
             return diagnostic
-        lines = self.text.split("\n")[: diagnostic.line]
-        offset = sum(len(line) + 1 for line in lines[:-1]) + diagnostic.column - 1
+        offset = offset_of(self.text, diagnostic.line, diagnostic.column)
         there = _occurrences(self.text, diagnostic.word)
         here = _occurrences(self.original, diagnostic.word)
         at = next((number for number, start in enumerate(there) if start >= offset), None)
@@ -159,9 +158,7 @@ def _syntax(sql: str, error: errors.ParseError) -> Diagnostic:
     word, before = str(found.get("highlight") or ""), str(found.get("start_context") or "")
     start = sql.find(before + word) + len(before) if before + word in sql else -1
     line, column = position(sql, start) if start >= 0 else (0, 0)
-    message = re.sub(
-        r"<Token token_type: TokenType[.]\w+, text: (.*?), line: .*?>", r"\1", found.get("description", "")
-    )
+    message = _TOKEN.sub(r"\1", found.get("description", ""))
     return Diagnostic("SYNTAX", message or "the text cannot be read", line=line, column=column, word=word)
 
 
@@ -189,9 +186,3 @@ def _occurrences(text: str, word: str) -> list[int]:
     if not name:
         return []
     return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)]
-
-
-def position(text: str, offset: int) -> tuple[int, int]:
-    """Line and column of an offset, both from 1."""
-    before = text[:offset]
-    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1

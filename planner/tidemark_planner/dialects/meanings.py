@@ -133,7 +133,7 @@ class _Meaning:
         if part in ("DOW", "DAYOFWEEK", "WEEKDAY"):
             day = exp.Extract(this=exp.var("DAYOFWEEK"), expression=node.expression)
             return exp.paren(exp.Sub(this=day, expression=exp.Literal.number(1)))
-        if part in ("ISODOW", "ISODOW"):
+        if part == "ISODOW":
             return exp.Extract(this=exp.var("DAYOFWEEK_ISO"), expression=node.expression)
         raise self._unknown(f"EXTRACT({part})")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlglot
 from sqlglot.tokens import Token, TokenType
 
-from tidemark_planner.errors import refuse
+from tidemark_planner.errors import position, refuse
 
 MAX_TYPES = 8
 """Parentheses after names of types, in one another: 256 times the time of a parse."""
@@ -26,9 +26,8 @@ def check_nesting(sql: str, dialect: str) -> None:
             opened.append(before is not None and before.token_type in types)
             depth += opened[-1]
             if before is not None and depth > MAX_TYPES:
-                line, column = sql.count("\n", 0, before.start) + 1, before.start - sql.rfind("\n", 0, before.start)
                 message = f"more than {MAX_TYPES} names of types are called in one another: write CAST(x AS type)"
-                refuse("TOO_LARGE", message, line, column, before.text)
+                refuse("TOO_LARGE", message, *position(sql, before.start), before.text)
         elif token.token_type is TokenType.R_PAREN and opened:
             depth -= opened.pop()
         before = token

@@ -149,11 +149,8 @@ class Numbers:
     def _is_narrow(self, node: Any) -> bool:
         """Whether an expression of integers is certainly one of less than eight bytes."""
         inside = list(node.walk())
-        plain = (
-            exp.Column | exp.Identifier | exp.Literal | exp.Add | exp.Sub | exp.Mul | exp.Neg | exp.Paren | exp.Distinct
-        )
         names = [each.name.lower() for each in inside if isinstance(each, exp.Column)]
-        return all(isinstance(each, plain) for each in inside) and all(
+        return all(isinstance(each, _PLAIN) for each in inside) and all(
             name in self._kinds and "bigint" not in self._types[name] and name not in self._named for name in names
         )
 

@@ -17,7 +17,7 @@ from tidemark_planner.expressions.casting import cast_to
 from tidemark_planner.expressions.constants import fold_constant
 from tidemark_planner.hir.nodes import Project, Window
 from tidemark_planner.hir.nodes import columns as all_columns
-from tidemark_planner.lower.aggregates.calls import fraction, separator
+from tidemark_planner.lower.aggregates.calls import ONE_ARGUMENT, SUMS, fraction, separator
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.row_order import AttributeOrder, OrderAndLimit, sort_key, split_order_and_limit
 from tidemark_planner.lower.subquery import select_columns
@@ -38,21 +38,12 @@ _SHIFTS = {"Lag": "lag", "Lead": "lead"}
 _PICKS = {"First": "first_value", "Last": "last_value", "NthValue": "nth_value"}
 _AGGREGATES = {
     "Count": "count",
-    "Sum": "sum",
-    "Average": "avg",
     "Min": "min",
     "Max": "max",
-    "StddevSamp": "stddev_samp",
-    "StddevPop": "stddev_pop",
-    "VarianceSamp": "var_samp",
-    "VariancePop": "var_pop",
     "Mode": "mode",
-    "Skewness": "skewness",
-    "Kurtosis": "kurtosis",
-    "BitAndAgg": "bit_and",
-    "BitOrAgg": "bit_or",
-    "BitXorAgg": "bit_xor",
     "CollectList": "array_agg",
+    **SUMS,
+    **ONE_ARGUMENT,
 }
 _ZERO = Literal("0", INT)
 

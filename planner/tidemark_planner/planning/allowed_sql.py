@@ -149,7 +149,7 @@ def check_statement(sql: str, tree: ParseTree) -> None:
 
 def _check_functions(tree: ParseTree) -> None:
     for phrase in tree.phrases("functionName"):
-        name = phrase.text.lower().strip("`")
+        name = phrase.name
         if (
             name in SCALARS
             or name in AGGREGATES
@@ -182,13 +182,12 @@ def _check_sizes(tree: ParseTree) -> None:
     """Functions that make large values must have literal sizes, since analysis evaluates inline tables. Outside these
     repeat may have any count, which is checked for each row.
     """
-    tables = [p.span for p in tree.phrases("inlineTable")] if "VALUES" in tree.upper else []
     for phrase, _, arguments in tree.calls(_MAX):
-        name = phrase.text.lower().strip("`")
+        name = phrase.name
         at = 0 if name == "space" else 1
         size = arguments[at].text if len(arguments) > at else ""
         small = _NUMBER.fullmatch(size) is not None and int(size) <= _MAX[name]
-        if name == "repeat" and not _DIGITS.fullmatch(size) and not any(phrase.span.is_within(t) for t in tables):
+        if name == "repeat" and not _DIGITS.fullmatch(size) and not tree.is_in_table(phrase.span):
             small = True
         if not small or any(_GROWING.search(a.text) for a in arguments):
             hint = (
@@ -200,9 +199,8 @@ def _check_sizes(tree: ParseTree) -> None:
     for phrase, _, arguments in tree.calls(_FORMATS):
         form = arguments[0].text if arguments else ""
         if not _TEXT.fullmatch(form) or _WIDE.search(_format_text(form, tree)):
-            name = phrase.text.lower().strip("`")
             hint = "write a literal format with widths of at most three digits"
-            _refuse_at(phrase, f"{name} with this format", hint, name)
+            _refuse_at(phrase, f"{phrase.name} with this format", hint, phrase.name)
 
 
 def _format_text(form: str, tree: ParseTree) -> str:
@@ -215,9 +213,8 @@ def _check_folds(tree: ParseTree) -> None:
     for phrase, _, arguments in tree.calls(("aggregate", "reduce")):
         start = arguments[1].text if len(arguments) > 1 else ""
         if not _START.fullmatch(start):
-            name = phrase.text.lower().strip("`")
             hint = "start with a column, a number, or a struct or cast of these"
-            _refuse_at(phrase, f"{name} with this start value", hint, name)
+            _refuse_at(phrase, f"{phrase.name} with this start value", hint, phrase.name)
 
 
 def _check_literals(tree: ParseTree) -> None:

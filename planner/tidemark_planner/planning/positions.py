@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tidemark_planner.errors import Refusal
+from tidemark_planner.errors import Refusal, position
 
 # Spaces and comments before the first word.
 _BLANK = re.compile(r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.DOTALL)
@@ -34,8 +34,7 @@ def _position_of(sql: str, word: str) -> tuple[int, int]:
     if start is None:
         blank = _BLANK.match(sql)
         start = blank.end() if blank and blank.end() < len(sql) else 0
-    before = sql[:start]
-    return before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
+    return position(sql, start)
 
 
 def _place_of(sql: str, word: str) -> int | None:

@@ -27,10 +27,9 @@ def like_edits(sql: str, tree: ParseTree) -> list[Edit]:
     if "LIKE" not in sql.upper():
         return []
     edits = []
-    tables = [p.span for p in tree.phrases("inlineTable")]
     for patterns, escape in tree.likes():
         of = patterns[0].span
-        if any(of.is_within(table) for table in tables):
+        if tree.is_in_table(of):
             continue
         edits.append(Edit(of.start, of.start, f"if('{_MARK}' = {escape.text if escape else _BACKSLASH}, NULL, "))
         edits.append(Edit(of.end, escape.span.end if escape else of.end, ")"))

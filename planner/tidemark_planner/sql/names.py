@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidemark_planner.catalyst.analyser import quoted
-from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.errors import Refusal, offset_of, position, refuse
 from tidemark_planner.sql.syntax import ParseTree, RelationName
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Diagnostic
@@ -129,9 +129,7 @@ class RewrittenText:
         """Line and column in the original, both from 1 (0 stays 0)."""
         if line == 0:
             return (0, 0)
-        offset = self._original_offset(_offset(self.text, line, column))
-        before = self.original[:offset]
-        return (before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+        return position(self.original, self._original_offset(offset_of(self.text, line, column)))
 
     def _original_offset(self, offset: int) -> int:
         shift = 0
@@ -168,13 +166,6 @@ def binary_edits(tree: ParseTree) -> list[Edit]:
         for literal in tree.typed_literals()
         if literal.word.text.upper() == "X"
     ]
-
-
-def _offset(text: str, line: int, column: int) -> int:
-    start = 0
-    for _ in range(line - 1):
-        start = text.find("\n", start) + 1
-    return start + column - 1
 
 
 def _location(name: RelationName, word: str) -> tuple[int, int, str]:

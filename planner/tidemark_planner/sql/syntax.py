@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from py4j.java_gateway import JavaObject, get_field
@@ -45,6 +45,11 @@ class Phrase:
     parent: str
     text: str
     span: TextSpan
+
+    @property
+    def name(self) -> str:
+        """The name of a function, in lower case."""
+        return self.text.lower().strip("`")
 
     @property
     def is_name(self) -> bool:
@@ -126,6 +131,14 @@ class ParseTree:
         self._find, self._unescaped = java.find_all, java.unescaped
         self.upper = sql.upper()
 
+    def is_in_table(self, span: TextSpan) -> bool:
+        """Whether the span is in an inline table."""
+        return any(span.is_within(table) for table in self._inline_tables)
+
+    @cached_property
+    def _inline_tables(self) -> list[TextSpan]:
+        return [p.span for p in self.phrases("inlineTable")] if "VALUES" in self.upper else []
+
     def phrases(self, rule: str) -> Iterator[Phrase]:
         """Every non-empty phrase of the rule, in the order of the text."""
         for context in self._find_nodes(rule):
@@ -147,7 +160,7 @@ class ParseTree:
             return
         for context in self._find_nodes("functionName"):
             called, phrase = context.getParent(), _phrase(context)
-            if phrase.text.lower().strip("`") in names and _name_of(called) == "FunctionCallContext":
+            if phrase.name in names and _name_of(called) == "FunctionCallContext":
                 arguments = called.functionArgument()
                 yield phrase, _phrase(called).span, [_phrase(arguments.get(at)) for at in range(arguments.size())]
 

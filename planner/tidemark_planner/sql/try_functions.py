@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from tidemark_planner.catalyst.json_tree import CatalystNode
 from tidemark_planner.sql.names import Edit, rewrite
-from tidemark_planner.sql.syntax import ParseTree, TextSpan
+from tidemark_planner.sql.syntax import ParseTree
 
 _MARK = "/try"
 _OPERATION, _AGGREGATE = "", "of"
@@ -33,24 +33,23 @@ def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
     """The edits that mark try_ functions."""
     if "TRY_" not in sql.upper():
         return []
-    tables = [p.span for p in tree.phrases("inlineTable")]
     edits = []
     for token, whole in tree.casts("TRY_CAST"):
-        if not _is_within(token.span, tables):
+        if not tree.is_in_table(token.span):
             edits += [Edit(token.span.start, token.span.end, _OPEN + "CAST"), Edit(whole.end, whole.end, ")")]
     for name, whole, arguments in tree.calls(_CASTS):
-        if len(arguments) == 1 and not _is_within(whole, tables):
-            of, target = arguments[0].span, _CASTS[name.text.lower().strip("`")]
+        if len(arguments) == 1 and not tree.is_in_table(whole):
+            of, target = arguments[0].span, _CASTS[name.name]
             edits.append(Edit(whole.start, of.start, f"{_OPEN}CAST("))
             edits.append(Edit(of.end, whole.end, f" AS {target}))"))
     for name, whole, arguments in tree.calls(_AGGREGATES):
-        if len(arguments) == 1 and not _is_within(whole, tables):
+        if len(arguments) == 1 and not tree.is_in_table(whole):
             of = arguments[0].span
-            edits.append(Edit(name.span.start, name.span.end, _AGGREGATES[name.text.lower().strip("`")]))
+            edits.append(Edit(name.span.start, name.span.end, _AGGREGATES[name.name]))
             edits += [Edit(of.start, of.start, _OPEN_AGGREGATE), Edit(of.end, of.end, ")")]
     for name, whole, arguments in tree.calls(_OPERATORS):
-        if len(arguments) == 2 and not _is_within(whole, tables):
-            (left, right), operator = (a.span for a in arguments), _OPERATORS[name.text.lower().strip("`")]
+        if len(arguments) == 2 and not tree.is_in_table(whole):
+            (left, right), operator = (a.span for a in arguments), _OPERATORS[name.name]
             edits.append(Edit(whole.start, left.start, _OPEN + "("))
             edits.append(Edit(left.end, right.start, f") {operator} ("))
             edits.append(Edit(right.end, whole.end, "))"))
@@ -79,7 +78,3 @@ def _marked_operand(node: CatalystNode, what: str) -> CatalystNode | None:
     if condition.kind != "EqualTo" or [c.fields.get("value") for c in condition.children] != [_MARK, what]:
         return None
     return of
-
-
-def _is_within(span: TextSpan, others: list[TextSpan]) -> bool:
-    return any(span.is_within(o) for o in others)

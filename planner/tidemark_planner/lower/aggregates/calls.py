@@ -33,7 +33,7 @@ from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nulla
 from tidemark_protocol.plan.lir import OrderKey
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INTERVAL_TYPES, STRING, SqlType
 
-_ONE_ARGUMENT = {
+ONE_ARGUMENT = {
     "StddevSamp": "stddev_samp",
     "StddevPop": "stddev_pop",
     "VarianceSamp": "var_samp",
@@ -44,7 +44,7 @@ _ONE_ARGUMENT = {
     "BitOrAgg": "bit_or",
     "BitXorAgg": "bit_xor",
 }
-_SUMS = {"Sum": "sum", "Average": "avg"}
+SUMS = {"Sum": "sum", "Average": "avg"}
 # Sums of values of at most this many digits cannot overflow, however many rows there are.
 _SAFE_DIGITS = 28
 _WIDE = SqlType("decimal", 20, 0)
@@ -59,7 +59,7 @@ def lower_call(node: CatalystNode, calls: AggregateCalls) -> ScalarExpr:
     special = _SPECIAL.get(function.kind)
     if special is not None:
         return special(site)
-    name = _ONE_ARGUMENT.get(function.kind)
+    name = ONE_ARGUMENT.get(function.kind)
     if name is None:
         unsupported(f"the aggregate {function.kind.lower()}", "see the list in docs/reference/sql.md")
     return site.aggregate(name, site.argument())
@@ -86,7 +86,7 @@ def _count_distinct(site: AggregateSite) -> ScalarExpr:
 
 def _sum_or_average(site: AggregateSite) -> ScalarExpr:
     """sum and avg; try_sum and try_avg are NULL where they would overflow."""
-    name, of = _SUMS[site.function.kind], site.function.children[0]
+    name, of = SUMS[site.function.kind], site.function.children[0]
     tried_operation = tried_aggregate(of)
     if tried_operation is None:
         return site.aggregate(name, site.argument())
@@ -131,31 +131,28 @@ def _percentile(site: AggregateSite) -> ScalarExpr:
     if not site.argument().type.is_numeric:
         unsupported(f"a percentile of {site.argument().type}", "cast it to double")
     argument = cast_to(site.argument(), DOUBLE)
-    order = ((argument, OrderKey(0, descending=bool(site.function.fields.get("reverse")))),)
-    name = "percentile_disc" if disc else "percentile_cont"
-    of = site.function.children[1]
-    several = _elements(of)
-    fractions = [fraction(site.calls.below.expression(node)) for node in several or (of,)]
-    found = tuple(site.aggregate(name, argument, order=order, parameters=(f,)) for f in fractions)
-    return _all_of(found) if several else found[0]
+    order = OrderKey(0, descending=bool(site.function.fields.get("reverse")))
+    return _at_fractions(site, "percentile_disc" if disc else "percentile_cont", argument, order)
 
 
 def _approximate_percentile(site: AggregateSite) -> ScalarExpr:
     """percentile_approx, exactly: the least value that at least the fraction of all values does not exceed. The
     accuracy makes no difference.
     """
-    argument, of = site.argument(), site.function.children[1]
+    argument = site.argument()
     if argument.type.name in INTERVAL_TYPES:
         unsupported("percentile_approx of intervals", "use numbers, dates or times", "percentile_approx")
+    return _at_fractions(site, "percentile_disc", argument, OrderKey(0))
+
+
+def _at_fractions(site: AggregateSite, name: str, argument: ScalarExpr, order: OrderKey) -> ScalarExpr:
+    """The percentile at the fraction, or at each of several as an array, which is NULL where there are no values."""
+    of = site.function.children[1]
     several = _elements(of)
     fractions = [fraction(site.calls.below.expression(node)) for node in several or (of,)]
-    order = ((argument, OrderKey(0)),)
-    found = tuple(site.aggregate("percentile_disc", argument, order=order, parameters=(f,)) for f in fractions)
-    return _all_of(found) if several else found[0]
-
-
-def _all_of(found: tuple[ColumnRef, ...]) -> ScalarExpr:
-    """Several percentiles as an array; NULL where there are no values."""
+    found = tuple(site.aggregate(name, argument, order=((argument, order),), parameters=(f,)) for f in fractions)
+    if not several:
+        return found[0]
     there, all_of_them = call("is_not_null", found[:1], BOOLEAN), SqlType.array(found[0].type)
     return call("case", (there, call("array", found, all_of_them)), all_of_them)
 
@@ -214,7 +211,7 @@ _SPECIAL: dict[str, Callable[[AggregateSite], ScalarExpr]] = {
     "Count": _count,
     "HyperLogLogPlusPlus": _count_distinct,
     "ApproximatePercentile": _approximate_percentile,
-    **dict.fromkeys(_SUMS, _sum_or_average),
+    **dict.fromkeys(SUMS, _sum_or_average),
     **dict.fromkeys(_EXTREMES, _extreme),
     "MaxBy": _extreme_by,
     "MinBy": _extreme_by,

@@ -50,10 +50,6 @@ def _of_pairs(site: AggregateSite) -> ScalarExpr:
     return site.aggregate(_PAIRS[site.function.kind], as_struct(values), *not_null_conditions(*values))
 
 
-def _slope(site: AggregateSite) -> ScalarExpr:
-    return _slope_of(_Pairs(site))
-
-
 def _slope_of(pairs: _Pairs) -> ScalarExpr:
     return call("try_divide", (pairs.pair_aggregate("covar_pop"), pairs.value_aggregate("var_pop", 1)), DOUBLE)
 
@@ -93,7 +89,7 @@ def _computed(operator: str, left: ScalarExpr, right: ScalarExpr) -> ScalarExpr:
 
 STATISTICS: dict[str, Callable[[AggregateSite], ScalarExpr]] = {
     **dict.fromkeys(_PAIRS, _of_pairs),
-    "RegrSlope": _slope,
+    "RegrSlope": lambda site: _slope_of(_Pairs(site)),
     "RegrIntercept": _intercept,
     "RegrR2": _r2,
     "RegrSXY": _sum_of_products,
