@@ -7,7 +7,7 @@ An edit of the spec that adds or removes tables stores the next revision (`table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,6 @@ from tidemark_protocol.plan.ingestion import (
     IntrospectionSource,
     IntrospectionTable,
     PostgresSource,
-    PostgresTable,
     SourceSpec,
     SourceTable,
     WrittenSource,
@@ -104,7 +103,8 @@ class SourcePinning:
             locations, version, found = await self._locations(state, source, running, instance.location, tables, partly)
             last = {spec_name(stored.name): stored.name for stored in found}
             if isinstance(source.source, PostgresSource):
-                source = replace(source, source=with_tables(source.source, _named_in(source.source, last)))
+                there = (table for table in source.source.tables if table.name in last)
+                source = replace(source, source=with_tables(source.source, there))
             tables = found
             if locations.adopted and not isinstance(source.source, GeneratedSource):
                 tables = tuple(map(_adopted, tables))
@@ -202,10 +202,6 @@ def _with_stored_columns(source: SourceSpec, table: SourceTable, stored: Describ
     return replace(table, columns=stored.columns)
 
 
-def _named_in(source: PostgresSource, names: Collection[str]) -> Iterable[PostgresTable]:
-    return (table for table in source.tables if table.name in names)
-
-
 def _named(source: DataSource, names: Mapping[str, str]) -> DataSource:
     """The source with the stored names of its tables."""
     if not isinstance(source.source, WrittenSource | PostgresSource):
@@ -263,10 +259,8 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
     if isinstance(source, KafkaSource):
         found = {table.name: table for table in tables}
         return replace(source, tables=tuple(_with_schemas(t, found.get(t.name)) for t in source.tables))
-    if isinstance(source, DeltaSource):
-        return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
-    if isinstance(source, PostgresSource):
-        return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
+    if isinstance(source, DeltaSource | PostgresSource):
+        return with_tables(source, (replace(t, columns=known.get(t.name)) for t in source.tables))
     if isinstance(source, IntrospectionSource):
         return replace(source, tables=tuple(IntrospectionTable(table.name, table.columns) for table in tables))
     if not isinstance(source, FilesSource):
