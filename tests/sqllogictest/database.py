@@ -109,6 +109,11 @@ class Database:
     def in_transaction(self) -> bool:
         return self._before is not None
 
+    @property
+    def columns(self) -> dict[str, tuple[Column, ...]]:
+        """The columns of the tables, by name."""
+        return {name: table.columns for name, table in self.tables.items()}
+
     def state(self) -> State:
         """The state that `restore` goes back to."""
         return dict(self.tables), dict(self.views), {t.id: list(t.rows) for t in self.tables.values()}

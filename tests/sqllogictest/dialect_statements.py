@@ -15,8 +15,8 @@ from tests.sqllogictest.statements import CreateTable, CreateView, Insert, Nothi
 from tidemark_protocol.types import BIGINT, Column
 
 if TYPE_CHECKING:
-    from tests.sqllogictest.database import Database
     from tests.sqllogictest.dialects import Translator
+    from tidemark_planner.dialects.number_kinds import Tables
 
 _EIGHT_BYTES = ("sqlite",)
 _VALUES = {"postgres": "column{1}", "duckdb": "col{0}", "sqlite": "column{1}"}
@@ -29,23 +29,23 @@ def statements_of(sql: str) -> list[str]:
     return split_statements(sql) if ";" in sql else [sql]
 
 
-def spoken(sql: str, translate: Translator, database: Database) -> Parsed:
+def spoken(sql: str, translate: Translator, tables: Tables) -> Parsed:
     """The statement, its inside as Spark's SQL; raises NotOurs and NotTranslated."""
     if not translate.is_foreign:
         return parse_statement(sql)
     if sql[:6].upper() in _CHANGES:
-        return parse_statement(translate(sql, database))
+        return parse_statement(translate(sql, tables))
     match parse_statement(sql):
         case CreateTable() as table:
-            query = translate(_named(table.query, translate.dialect), database) if table.query else ""
-            defaults = tuple((i, _expression(text, translate, database)) for i, text in table.defaults)
+            query = translate(_named(table.query, translate.dialect), tables) if table.query else ""
+            defaults = tuple((i, _expression(text, translate, tables)) for i, text in table.defaults)
             columns = tuple(_widened(c, translate.dialect) for c in table.columns)
             return replace(table, query=query, defaults=defaults, columns=columns)
         case CreateView() as view:
-            return replace(view, query=translate(_named(view.query, translate.dialect), database))
+            return replace(view, query=translate(_named(view.query, translate.dialect), tables))
         case Insert() as insert:
             plain = _is_plain(insert.source)
-            return insert if plain else replace(insert, source=translate(insert.source, database))
+            return insert if plain else replace(insert, source=translate(insert.source, tables))
         case Nothing() as nothing:
             translate.setting(sql)
             return nothing
@@ -63,8 +63,8 @@ def _named(query: str, dialect: str) -> str:
     return f"SELECT * FROM ({query}) AS v({names})"
 
 
-def _expression(text: str, translate: Translator, database: Database) -> str:
-    return translate(f"SELECT {text}", database).removeprefix("SELECT ")
+def _expression(text: str, translate: Translator, tables: Tables) -> str:
+    return translate(f"SELECT {text}", tables).removeprefix("SELECT ")
 
 
 def _widened(column: Column, dialect: str) -> Column:

@@ -84,7 +84,7 @@ class FirstPass:
 
     def _let(self, record: Let) -> None:
         try:
-            rows = self.database.batch(self._translate(self._named(record.sql), self.database))
+            rows = self.database.batch(self._translate(self._named(record.sql), self.database.columns))
         except (NotOurs, NotTranslated, DataError) as error:
             return self._settle(record, UNSUPPORTED, str(error))
         if len(rows) != 1 or len(rows[0]) != len(record.names):
@@ -100,7 +100,7 @@ class FirstPass:
                 found = self._refused(record, sql, reason)
                 break
             try:
-                statement = spoken(sql, self._translate, self.database)
+                statement = spoken(sql, self._translate, self.database.columns)
                 if isinstance(statement, Select):
                     error = record.message if record.expects == "error" else None
                     self._ask(Query(record.place, sql, "", error=error, checked=False))
@@ -173,7 +173,7 @@ class FirstPass:
         if reason:
             return self._settle(query, UNSUPPORTED, f"it reads a table that lacks what {reason}")
         try:
-            planned = self._planner.plan(self._translate(query.sql, self.database), self.database)
+            planned = self._planner.plan(self._translate(query.sql, self.database.columns), self.database)
         except QueryRefused as error:
             return self._settle(query, *refused(query, error))
         except NotTranslated as error:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,25 +11,11 @@ from tests.sqllogictest.dialects import NotTranslated, dialect_of, translator
 from tests.sqllogictest.statements import CreateTable, Insert
 from tidemark_protocol.types import Column, SqlType
 
-
-@dataclass
-class Table:
-    columns: tuple[Column, ...]
-
-
-@dataclass
-class Tables:
-    """The part of a database that translation asks for."""
-
-    tables: dict[str, Any] = field(
-        default_factory=lambda: {
-            "t": Table((Column("a", SqlType("int")), Column("b", SqlType("int")), Column("d", SqlType("double"))))
-        }
-    )
+TABLES = {"t": (Column("a", SqlType("int")), Column("b", SqlType("int")), Column("d", SqlType("double")))}
 
 
 def translated(dialect: str, sql: str) -> str:
-    return translator(dialect)(sql, Tables())  # type: ignore[arg-type]
+    return translator(dialect)(sql, TABLES)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +75,9 @@ def test_a_setting_moves_null_in_orders_that_do_not_say_where_it_stands() -> Non
     """Orders that say where NULL is are left alone; so are those before the setting."""
     translate = translator("duckdb")
     sql = "SELECT a FROM t ORDER BY a, b NULLS LAST, d DESC"
-    before = translate(sql, Tables())  # type: ignore[arg-type]
+    before = translate(sql, TABLES)
     translate.setting("SET default_null_order='nulls_first'")
-    after = translate(sql, Tables())  # type: ignore[arg-type]
+    after = translate(sql, TABLES)
 
     assert before.endswith("ORDER BY a NULLS LAST, b NULLS LAST, d DESC")
     assert after.endswith("ORDER BY a, b NULLS LAST, d DESC NULLS FIRST")
@@ -101,11 +85,11 @@ def test_a_setting_moves_null_in_orders_that_do_not_say_where_it_stands() -> Non
 
 def test_constraints_survive_translation() -> None:
     """Constraints that Spark has no words for are taken from the text itself; plain values are, too."""
-    translate, tables = translator("sqlite"), Tables()
-    made = spoken("CREATE TABLE u(a INTEGER, b INT, UNIQUE (a, b))", translate, tables)  # type: ignore[arg-type]
+    translate = translator("sqlite")
+    made = spoken("CREATE TABLE u(a INTEGER, b INT, UNIQUE (a, b))", translate, TABLES)
     assert isinstance(made, CreateTable)
     assert (made.keys, {str(c.type) for c in made.columns}) == (((0, 1),), {"bigint"})
-    insert = spoken("REPLACE INTO u VALUES (1, -2), (NULL, 3)", translate, tables)  # type: ignore[arg-type]
+    insert = spoken("REPLACE INTO u VALUES (1, -2), (NULL, 3)", translate, TABLES)
     assert insert == Insert("u", (), "VALUES (1, -2), (NULL, 3)", "replace")
 
 

@@ -60,7 +60,7 @@ _EXACT, _WHOLE_AND_DOUBLE = frozenset({"integer", "decimal"}), frozenset({"integ
 def check_documented(tree: exp.Expression, dialect: str, tables: Tables) -> None:
     """Raises NotTranslated unless every part of the tree is documented to mean what it means in Spark."""
     numbers = Numbers(tables, tree, dialect)
-    columns = {column.name.lower() for table in tables.tables.values() for column in table.columns}
+    columns = {column.name.lower() for table in tables.values() for column in table}
     check = _Documented(dialect, numbers, columns)
     for node in tree.walk():
         check(node)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from tidemark_planner.dialects.documented import DOCUMENTED, check_documented
 from tidemark_planner.dialects.errors import NotTranslated
 from tidemark_planner.dialects.meanings import as_spark
 from tidemark_planner.dialects.nesting import check_nesting
-from tidemark_planner.dialects.number_kinds import Numbers
+from tidemark_planner.dialects.number_kinds import Numbers, Tables
 from tidemark_planner.dialects.postgres_admission import check_postgres
 from tidemark_planner.dialects.postgres_arrays import as_lists
 from tidemark_planner.dialects.postgres_times import as_spark_times, type_literals, type_parts
@@ -35,36 +35,6 @@ _TOKEN = re.compile(r"<Token token_type: TokenType[.]\w+, text: (.*?), line: .*?
 Lookup = Callable[[tuple[str, ...], int, int], tuple[Column, ...]]
 """The columns of the relation that a name means, by its parts, its line and its column. Raises Refusal where it means
 none, or several."""
-
-
-@dataclass(frozen=True)
-class _Table:
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True)
-class _NamedTables:
-    """The relations that a text names."""
-
-    tables: Mapping[str, _Table]
-
-    @staticmethod
-    def of(sql: str, tree: exp.Expression, look_up: Lookup) -> _NamedTables:
-        """Raises one Refusal for all names that mean nothing."""
-        queries = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-        found: dict[str, _Table] = {}
-        missing: list[Diagnostic] = []
-        for table in tree.find_all(exp.Table):
-            parts = tuple(part.name for part in table.parts)
-            if not isinstance(table.this, exp.Identifier) or (len(parts) == 1 and parts[0].lower() in queries):
-                continue
-            try:
-                found[".".join(parts)] = _Table(look_up(parts, *position(sql, _span(table.parts[0])[0])))
-            except Refusal as refusal:
-                missing += refusal.diagnostics
-        if missing:
-            raise Refusal(*missing)
-        return _NamedTables(found)
 
 
 @dataclass(frozen=True)
@@ -110,7 +80,7 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
         trees = [tree for tree in sqlglot.parse(sql, read=dialect) if tree is not None]
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             refuse("UNSUPPORTED", "the text is not one query: write a SELECT", 1, 1, (sql.split() or [""])[0])
-        tables = _NamedTables.of(sql, trees[0], look_up)
+        tables = _named_tables(sql, trees[0], look_up)
         _shorten_columns(trees[0])
         made = as_spark(_checked(sql, trees[0], session, tables), dialect, tables)
         return ForeignText(sql, str(made.sql(SPARK, unsupported_level=sqlglot.ErrorLevel.RAISE)))
@@ -123,7 +93,25 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
         refuse("UNSUPPORTED", f"the text has no translation from dialect {dialect}: {reason}; write it in Spark's SQL")
 
 
-def _checked(sql: str, tree: exp.Expression, session: SessionDialect, tables: _NamedTables) -> exp.Expression:
+def _named_tables(sql: str, tree: exp.Expression, look_up: Lookup) -> Tables:
+    """The relations that a text names. Raises one Refusal for all names that mean nothing."""
+    queries = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    found: dict[str, tuple[Column, ...]] = {}
+    missing: list[Diagnostic] = []
+    for table in tree.find_all(exp.Table):
+        parts = tuple(part.name for part in table.parts)
+        if not isinstance(table.this, exp.Identifier) or (len(parts) == 1 and parts[0].lower() in queries):
+            continue
+        try:
+            found[".".join(parts)] = look_up(parts, *position(sql, _span(table.parts[0])[0]))
+        except Refusal as refusal:
+            missing += refusal.diagnostics
+    if missing:
+        raise Refusal(*missing)
+    return found
+
+
+def _checked(sql: str, tree: exp.Expression, session: SessionDialect, tables: Tables) -> exp.Expression:
     """The tree, of which all is admitted, with PostgreSQL's times in Spark's words. Raises NotTranslated."""
     if session.is_postgres:
         numbers = Numbers(tables, tree, session.name)

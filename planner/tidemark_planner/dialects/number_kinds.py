@@ -6,8 +6,8 @@ analysis, so it may err where names hide others: typed_check.py looks again at t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from sqlglot import exp
 
@@ -42,20 +42,8 @@ _PLAIN = (exp.Column, exp.Identifier, exp.Literal, exp.Add, exp.Sub, exp.Mul, ex
 _EITHER = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div)
 _READS_ROWS = ("expressions", "where", "joins", "group")
 _DEEPEST = 40
-
-
-class Described(Protocol):
-    """A table, as far as translation asks."""
-
-    @property
-    def columns(self) -> tuple[Column, ...]: ...
-
-
-class Tables(Protocol):
-    """The tables that a text can mean, by name."""
-
-    @property
-    def tables(self) -> Mapping[str, Described]: ...
+Tables = Mapping[str, Sequence[Column]]
+"""The columns of the tables that a text can mean, by name."""
 
 
 class Numbers:
@@ -65,13 +53,13 @@ class Numbers:
         self._is_postgres = dialect == "postgres"
         self._kinds: dict[str, set[Kind]] = {}
         self._types: dict[str, set[str]] = {}
-        for table in tables.tables.values():
-            for column in table.columns:
+        for columns in tables.values():
+            for column in columns:
                 self._kinds.setdefault(column.name.lower(), set()).add(self._kind_of(column.type))
                 self._types.setdefault(column.name.lower(), set()).add(column.type.name)
         self._tables = {
-            name.lower(): {column.name.lower(): self._kind_of(column.type) for column in table.columns}
-            for name, table in tables.tables.items()
+            name.lower(): {column.name.lower(): self._kind_of(column.type) for column in columns}
+            for name, columns in tables.items()
         }
         self._resolving: set[str] = set()
         self._named: dict[str, list[exp.Expression]] = {}
