@@ -11,17 +11,15 @@ the clock below OR or outside filters) are refused. The time zone is UTC.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions import fold
-from tidemark_planner.hir.nodes import Filter, Hir, Join, inputs_of
+from tidemark_planner.hir.nodes import Filter, Hir, Join, expressions_of, preorder
 from tidemark_planner.rules.scalar import conjuncts
 from tidemark_protocol.functions.registry import call, reads_clock
-from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, walk
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.types import DATE, INT, TIMESTAMP, SqlType
 
 NOW, TODAY = "now", "current_date"
@@ -60,26 +58,17 @@ def bounds_of(predicate: ScalarExpr) -> Bounds:
     return _solve_for_day(clock, operator, right) if clock.of_day else _solve_for_now(clock, operator, right)
 
 
-def check_clock(node: Hir) -> None:
+def check_clock(hir: Hir) -> None:
     """Raise Refusal where the clock is read outside a condition of a filter or a join."""
-    for predicate in node.predicates if isinstance(node, Filter | Join) else ():
-        for each in conjuncts(predicate):
-            if reads_clock(each):
-                bounds_of(each)
-    for expr in () if isinstance(node, Filter | Join) else _expressions(node):
-        if reads_clock(expr):
-            _refuse(expr, "the clock outside a filter", f"rows do not depend on when they are read; {_HINT}")
-    for below in inputs_of(node):
-        check_clock(below)
-
-
-def _expressions(value: Any) -> Iterator[ScalarExpr]:
-    """The expressions in the node's own fields."""
-    for field in dataclasses.fields(value):
-        held = getattr(value, field.name)
-        for each in held if isinstance(held, tuple) else (held,):
-            if isinstance(each, Call | ColumnRef | Literal):
-                yield each
+    for node in preorder(hir):
+        for expr in expressions_of(node):
+            if not isinstance(node, Filter | Join):
+                if reads_clock(expr):
+                    _refuse(expr, "the clock outside a filter", f"rows do not depend on when they are read; {_HINT}")
+                continue
+            for each in conjuncts(expr):
+                if reads_clock(each):
+                    bounds_of(each)
 
 
 def _refuse(expr: ScalarExpr, construct: str, hint: str = _HINT) -> NoReturn:
@@ -107,10 +96,10 @@ def _step_function(expr: ScalarExpr) -> _ClockExpression | None:
     if expr.function == "cast" and expr.type == TIMESTAMP:
         return inner
     if expr.function == "cast":
-        return dataclasses.replace(inner, of_day=True) if expr.type == DATE and not inner.shift else None
+        return replace(inner, of_day=True) if expr.type == DATE and not inner.shift else None
     by = expr.arguments[-1]
     shift = _shift(expr.function, inner, by) if isinstance(by, Literal) else None
-    return None if shift is None else dataclasses.replace(inner, shift=inner.shift + shift)
+    return None if shift is None else replace(inner, shift=inner.shift + shift)
 
 
 def _shift(function: str, clock: _ClockExpression, by: Literal) -> int | None:
