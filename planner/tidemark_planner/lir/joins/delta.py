@@ -23,11 +23,11 @@ from tidemark_planner.lir.joins.equalities import (
     equalities_on_key,
 )
 from tidemark_planner.lir.joins.inputs import JoinProblem
-from tidemark_planner.lir.joins.linear import over_row
+from tidemark_planner.lir.joins.linear import closure_over, stage_of
 from tidemark_planner.lir.joins.order import PossibleLookup, Preference, fewest_rows, next_lookup
-from tidemark_planner.lir.mfp import FilterProject, mfp_of
+from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.plan.expr import ColumnRef, columns_of
-from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, refs
+from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, MapFilterProject, refs
 
 _FEWEST_INPUTS = 3
 # A delta join of n inputs has n (n - 1) lookups: beyond this its plan, and each of its steps, would be too large.
@@ -44,6 +44,7 @@ def delta_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join |
 class _Planner:
     def __init__(self, problem: JoinProblem, prefer: Preference) -> None:
         self._problem, self._columns, self._prefer = problem, problem.columns, prefer
+        self._schema, self._row = problem.schema, refs(problem.schema)
         self._indexed, self._unique = problem.indexed, problem.unique
         of_columns = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
         self._candidates = equalities_by_input(of_columns, self._columns)
@@ -62,11 +63,7 @@ class _Planner:
         after = FilterProject((*rest, *self._problem.after.predicates), self._problem.after.outputs)
         row = sorted(frozenset[int]().union(*map(columns_of, after.all_expressions)))
         drawn = tuple(self._path(source, steps, row) for source, steps in enumerate(paths))
-        over = FilterProject(
-            tuple(over_row(p, row) for p in after.predicates),
-            tuple(over_row(o, row) for o in after.outputs),
-        )
-        closure = mfp_of(tuple(self._problem.schema[c] for c in row), over)
+        closure = closure_over(self._schema, row, after.predicates, after.outputs)
         return Join(self._problem.inputs, DeltaJoin(drawn, closure))
 
     def _steps(self, source: int) -> list[_Step] | None:
@@ -109,27 +106,14 @@ class _Planner:
         for at, (lookup, used) in enumerate(steps):
             keys = (columns_of(m.stream) for _, later in steps[at + 1 :] for m in later)
             needed = frozenset(row).union(*keys)
-            met = sorted(self._columns[lookup])
-            stream_kept, lookup_kept = [c for c in stream if c in needed], [c for c in met if c in needed]
-            both = stream_kept + lookup_kept
-            stages.append(
-                JoinStage(
-                    lookup,
-                    tuple(over_row(m.stream, stream) for m in used),
-                    tuple(over_row(m.lookup, met) for m in used),
-                    tuple(stream.index(c) for c in stream_kept),
-                    tuple(met.index(c) for c in lookup_kept),
-                    self._choose_columns(both, row if at == len(steps) - 1 else both),
-                    tuple(n for n, m in enumerate(used) if m.null_safe),
-                )
-            )
-            stream = both
-        return DeltaPath(source, tuple(stages))
+            last = row if at == len(steps) - 1 else None
 
-    def _choose_columns(self, both: list[int], columns: list[int]) -> MapFilterProject:
-        """The closure of a lookup: columns, in order."""
-        schema = tuple(self._problem.schema[c] for c in both)
-        return mfp_of(schema, FilterProject((), tuple(refs(schema)[both.index(c)] for c in columns)))
+            def closure(both: list[int], last: list[int] | None = last) -> MapFilterProject:
+                return closure_over(self._schema, both, (), [self._row[c] for c in (both if last is None else last)])
+
+            stage, stream = stage_of(lookup, used, stream, sorted(self._columns[lookup]), needed, closure)
+            stages.append(stage)
+        return DeltaPath(source, tuple(stages))
 
 
 def _arrangement(step: _Step) -> tuple[int, frozenset[int]]:

@@ -13,7 +13,7 @@ nothing later reads them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_by_input, equalities_on_index
 from tidemark_planner.lir.joins.inputs import JoinProblem
@@ -21,7 +21,7 @@ from tidemark_planner.lir.joins.order import PossibleLookup, Preference, fewest_
 from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, columns_of, map_columns
-from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, MapFilterProject, refs
+from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, MapFilterProject, Schema, refs
 
 
 def linear_join(problem: JoinProblem, prefer: Preference = fewest_rows) -> Join:
@@ -39,7 +39,7 @@ class _Planner:
     def __init__(self, problem: JoinProblem, prefer: Preference) -> None:
         self._problem, self._prefer = problem, prefer
         self._inputs, self._schema, self._after = problem.inputs, problem.schema, problem.after
-        self._columns = problem.columns
+        self._columns, self._row = problem.columns, refs(problem.schema)
         self._index_keys, self._unique = problem.indexed, problem.unique
         self._candidates = equalities_by_input(equalities(problem.predicates), problem.columns)
         # Predicates that no stage has applied yet.
@@ -106,35 +106,51 @@ class _Planner:
         self._waiting = [p for p in self._waiting if p not in now]
         later = self._read_later()
         kept = later.union(*(columns_of(p) for p in now))
-        stream_kept = [c for c in stream if c in kept]
-        lookup_kept = [c for c in sorted(new) if c in kept]
-        both = stream_kept + lookup_kept
-        closure = self._last_closure(both, now) if is_last else self._closure(both, now, later)
-        stage = JoinStage(
-            lookup,
-            tuple(over_row(m.stream, stream) for m in used),
-            tuple(over_row(m.lookup, sorted(new)) for m in used),
-            tuple(stream.index(c) for c in stream_kept),
-            tuple(sorted(new).index(c) for c in lookup_kept),
-            closure,
-            tuple(n for n, m in enumerate(used) if m.null_safe),
-        )
+
+        def closure(both: list[int]) -> MapFilterProject:
+            if is_last:
+                return closure_over(self._schema, both, (*now, *self._after.predicates), self._after.outputs)
+            return closure_over(self._schema, both, now, [self._row[c] for c in both if c in later])
+
+        stage, both = stage_of(lookup, used, stream, sorted(new), kept, closure)
         return stage, [c for c in both if c in later]
 
     def _read_later(self) -> frozenset[int]:
         return frozenset[int]().union(*(columns_of(e) for e in (*self._waiting, *self._after.all_expressions)))
 
-    def _closure(self, both: list[int], now: list[ScalarExpr], later: frozenset[int]) -> MapFilterProject:
-        schema = tuple(self._schema[c] for c in both)
-        outputs = tuple(ref for ref, c in zip(refs(schema), both, strict=True) if c in later)
-        return mfp_of(schema, FilterProject(tuple(over_row(p, both) for p in now), outputs))
 
-    def _last_closure(self, both: list[int], now: list[ScalarExpr]) -> MapFilterProject:
-        schema = tuple(self._schema[c] for c in both)
-        predicates = tuple(over_row(p, both) for p in (*now, *self._after.predicates))
-        return mfp_of(schema, FilterProject(predicates, tuple(over_row(o, both) for o in self._after.outputs)))
+def stage_of(
+    lookup: int,
+    used: Sequence[KeyEquality],
+    stream: list[int],
+    met: list[int],
+    needed: Set[int],
+    closure: Callable[[list[int]], MapFilterProject],
+) -> tuple[JoinStage, list[int]]:
+    """The stage that looks up an input, whose columns are `met`, and the columns that it keeps, which the closure is
+    over: the `needed` ones."""
+    stream_kept, lookup_kept = [c for c in stream if c in needed], [c for c in met if c in needed]
+    both = stream_kept + lookup_kept
+    stage = JoinStage(
+        lookup,
+        _over_row((m.stream for m in used), stream),
+        _over_row((m.lookup for m in used), met),
+        tuple(map(stream.index, stream_kept)),
+        tuple(map(met.index, lookup_kept)),
+        closure(both),
+        tuple(n for n, m in enumerate(used) if m.null_safe),
+    )
+    return stage, both
 
 
-def over_row(expr: ScalarExpr, row: Sequence[int]) -> ScalarExpr:
-    """The expression over a row that holds the columns `row`."""
-    return map_columns(expr, {c: at for at, c in enumerate(row)}.__getitem__)
+def closure_over(
+    schema: Schema, row: Sequence[int], predicates: Sequence[ScalarExpr], outputs: Sequence[ScalarExpr]
+) -> MapFilterProject:
+    """The predicates and outputs, which are over all columns of the join, over rows that hold the columns `row`."""
+    fused = FilterProject(_over_row(predicates, row), _over_row(outputs, row))
+    return mfp_of(tuple(schema[c] for c in row), fused)
+
+
+def _over_row(exprs: Iterable[ScalarExpr], row: Sequence[int]) -> tuple[ScalarExpr, ...]:
+    place = {c: at for at, c in enumerate(row)}
+    return tuple(map_columns(expr, place.__getitem__) for expr in exprs)
