@@ -358,7 +358,7 @@ class RunningInstance(InstanceFacade):
         if (link := self.core.link(replica, connection)) is None:
             raise OperatorError(f"this is no longer the connection of replica {replica}")
         commands = link.drain()
-        self.counts.count_commands(commands)
+        self.counts.commands.update(map(type, commands))
         return commands
 
     async def wait(self, replica: ReplicaId) -> None:
@@ -372,7 +372,7 @@ class RunningInstance(InstanceFacade):
     def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
         """Implements `ConnectionOwner`."""
         now = now_ms()
-        self.counts.received(responses)
+        self.counts.responses.update(map(type, responses))
         for response in responses:
             self.notify(self.core.receive(replica, connection, response, now))
         state = self.replicas.get(replica)

@@ -7,6 +7,7 @@ query(dataflow, ...) ──► created ──► peek ────────�
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import Protocol
 
@@ -56,16 +57,16 @@ class PendingQueries:
         future: asyncio.Future[PeekAnswer] = asyncio.get_running_loop().create_future()
         self._answers[peek.uuid] = future
         result: Answer | None = None
+        began = time.monotonic()
         try:
             self._host.notify(self._host.core.peek(peek, target))
             self._host.flush()
-            with self._host.counts.peeks.timed() as outcome:
-                answer = await future
-                result = answer.result
-                outcome.result = _RESULTS[type(result)]
+            answer = await future
+            result = answer.result
             tracing.link(answer.trace_context)
             return result
         finally:
+            self._host.counts.peeks.add(time.monotonic() - began, _RESULTS.get(type(result), "canceled"))
             del self._answers[peek.uuid]
             if not isinstance(result, PeekStashed):
                 self.let_go(peek.uuid)
