@@ -67,7 +67,7 @@ class Instance:
             ExcludedDataflows(self.dataflows),
         )
         self.shard_reports = ShardReports(self.dataflows, shards)
-        self._history = History()
+        self.history = History()
         self._links: dict[ReplicaId, ReplicaLink] = {}
         self.hydrations = HydrationHistory()
         self.ingestions = IngestionRegistry(shards, self.send_to)
@@ -80,11 +80,6 @@ class Instance:
         return sorted(self._links)
 
     @property
-    def connected(self) -> Collection[ReplicaId]:
-        """Connected replicas."""
-        return self._links.keys()
-
-    @property
     def links(self) -> list[ReplicaLink]:
         """The links of connected replicas."""
         return list(self._links.values())
@@ -93,16 +88,6 @@ class Instance:
         """Whether the replica's connection has something to send, or must end."""
         link = self._links.get(replica)
         return link is None or link.queued > 0
-
-    @property
-    def history_size(self) -> int:
-        """The number of commands that a new replica would receive."""
-        return sum(1 for _ in self._history.replay())
-
-    @property
-    def history_dataflows(self) -> int:
-        """The number of dataflows among them."""
-        return self._history.dataflow_count
 
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Install a dataflow. The sinces of its inputs must be at or before its as_of."""
@@ -164,7 +149,7 @@ class Instance:
         self.disconnected.connected(replica, begins)
         self.excluded.described(replica, has, now_ms)
         link.exclude(self.excluded.ids(replica, self.dataflows.owners()))
-        *commands, complete = self._history.replay(begins)
+        *commands, complete = self.history.replay(begins)
         self.peeks.connected(replica, (c for c in commands if not link.excludes(c)))
         runs = (run for run in self.ingestions.replay(replica, now_ms) if not self._missing(replica, run))
         link.send([*commands, *runs, complete])
@@ -176,11 +161,11 @@ class Instance:
 
     def occupants(self, replica: ReplicaId) -> tuple[str, ...] | None:
         """Owners in the replica's hydration slots; None where it is not connected."""
-        return link.occupants if (link := self._links.get(replica)) else None
+        return link.gate.occupants if (link := self._links.get(replica)) else None
 
     def hydrating(self) -> list[tuple[ReplicaId, Hydration]]:
         """The hydrations under way, by replica."""
-        return [(replica, each) for replica in self.replicas for each in self._links[replica].hydrating]
+        return [(replica, each) for replica in self.replicas for each in self._links[replica].gate.hydrating]
 
     def recorded(self, replica: ReplicaId, owners: Collection[str]) -> None:
         """The hydration slots of these owners are recorded in the ComputeReplica's status."""
@@ -190,8 +175,8 @@ class Instance:
     def disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> list[Notice]:
         """A connection ended. `lost_ms`: when it was lost; None where the replica was removed."""
         if (link := self._links.pop(replica, None)) is not None:
-            lost = (replace(each, ended_ms=self.hydration_policy.clock(), outcome=LOST) for each in link.hydrating)
-            self.hydrations.add(replica, [*link.take_ended(), *lost])
+            lost = (replace(each, ended_ms=self.hydration_policy.clock(), outcome=LOST) for each in link.gate.hydrating)
+            self.hydrations.add(replica, [*link.gate.take_ended(), *lost])
         self.replica_problems.forget(replica)
         self.excluded.forget(replica)
         self.disconnected.forget(replica) if lost_ms is None else self.disconnected.mark_lost(replica, lost_ms)
@@ -209,7 +194,7 @@ class Instance:
         if link is None or link.refused is not None:
             return []
         link.observe(response)
-        if ended := link.take_ended():
+        if ended := link.gate.take_ended():
             self.hydrations.add(replica, ended)
         return [*link.news(replica), *self._take(replica, response, now_ms)]
 
@@ -264,7 +249,7 @@ class Instance:
             if keeper := self.peeks.let_go(uuid):
                 self.send_to(keeper, cancel)
             return
-        self._history.push(cancel)
+        self.history.push(cancel)
         for replica in pending.replicas:
             self.send_to(replica, cancel)
         hold(pending.peek, Frontier.empty(), self.dataflows, self.shards)
@@ -287,7 +272,7 @@ class Instance:
         self.disconnected.maintain(now_ms)
         for replica, link in self._links.items():
             link.admit(now_ms)
-            self.hydrations.add(replica, link.take_ended())
+            self.hydrations.add(replica, link.gate.take_ended())
             news += link.news(replica)
             if why := self.disconnected.out_of_reach(replica):
                 link.refuse(why)
@@ -302,7 +287,7 @@ class Instance:
 
     def _broadcast(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            self._history.push(command)
+            self.history.push(command)
             for link in self._links.values():
                 link.send([command])
 

@@ -108,7 +108,7 @@ class InstanceFacade:
 
     def awaits_slot(self, exports: Sized[Collection]) -> bool:
         """Whether every connected replica keeps one of these exports waiting for a hydration slot."""
-        return all(any(link.is_gated(export.id) for export in exports) for link in self.core.links)
+        return all(any(link.gate.is_waiting(export.id) for export in exports) for link in self.core.links)
 
     def hydrations(self) -> list[tuple[ReplicaId, Hydration]]:
         """The last hydrations that ended, and those under way, each with its replica."""
@@ -143,17 +143,17 @@ class InstanceFacade:
     @property
     def gated_dataflows(self) -> int:
         """Dataflows that wait for a hydration slot, summed over replicas."""
-        return sum(link.gated for link in self.core.links)
+        return sum(link.gate.waiting_count for link in self.core.links)
 
     @property
     def history_commands(self) -> int:
         """Commands that a new replica would receive."""
-        return self.core.history_size
+        return sum(1 for _ in self.core.history.replay())
 
     @property
     def history_dataflows(self) -> int:
         """Dataflows among those commands."""
-        return self.core.history_dataflows
+        return self.core.history.dataflow_count
 
     @property
     def refused_reports(self) -> int:

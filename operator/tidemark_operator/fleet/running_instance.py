@@ -437,7 +437,7 @@ class RunningInstance(InstanceFacade):
         return ClientWork([*uuids, *begun], bool(begun) or self.answers.compute(uuids))
 
     def _disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
-        if replica in self.core.connected:
+        if replica in self.core.replicas:
             self._deaths.connection_lost(replica, self.client_work(replica))
         self.notify(self.core.disconnect(replica, lost_ms))
 

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable
 
 from tidemark_operator.controller.controller_events import HydrationOutOfMemory, Notice, SuspectCleared
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
-from tidemark_operator.controller.hydration.hydration_history import Hydration
 from tidemark_operator.controller.replicas.excluded_dataflows import export_of
 from tidemark_operator.errors import OperatorError
 from tidemark_protocol.ids import GlobalId, ReplicaId
@@ -25,12 +24,11 @@ MAX_OUTBOX = 100_000
 
 
 class ReplicaLink:
-    """The outbox and the hydration gate of one connection."""
+    """The outbox and the hydration gate of one connection. Callers read the gate; what it lets through goes here."""
 
-    def __init__(self, connection: int, gate: HydrationGate | None = None) -> None:
-        self.connection = connection
+    def __init__(self, connection: int, gate: HydrationGate) -> None:
+        self.connection, self.gate = connection, gate
         self._excluded: set[GlobalId] = set()
-        self._gate = gate or HydrationGate()
         self._outbox: list[Command] = []
         self.refused: str | None = None
 
@@ -57,38 +55,24 @@ class ReplicaLink:
                 if isinstance(command, AllowCompaction) and command.frontier.is_empty:
                     self._excluded.discard(command.id)
                 continue
-            self._outbox += self._gate.absorb(command)
+            self._outbox += self.gate.absorb(command)
 
     def observe(self, response: Response) -> None:
         """Take a response, which may free a hydration slot."""
-        self._outbox += self._gate.observe(response)
-
-    @property
-    def occupants(self) -> tuple[str, ...]:
-        """Owners of the dataflows in a hydration slot."""
-        return self._gate.occupants
+        self._outbox += self.gate.observe(response)
 
     def recorded(self, owners: Collection[str]) -> None:
         """The slots of these owners are recorded: they may be scheduled."""
-        self._outbox += self._gate.recorded(owners)
+        self._outbox += self.gate.recorded(owners)
 
     def admit(self, now_ms: int) -> None:
         """Fill hydration slots: standings may have changed, or a hydration may have stalled."""
-        self._outbox += self._gate.maintain(now_ms)
+        self._outbox += self.gate.maintain(now_ms)
 
     def news(self, replica: ReplicaId) -> list[Notice]:
         """Suspects that have hydrated, and hydrations that ran out of memory, since the last call."""
-        ran_out = [HydrationOutOfMemory(replica, each) for each in self._gate.out_of_memory()]
-        return [*map(SuspectCleared, self._gate.cleared()), *ran_out]
-
-    def take_ended(self) -> list[Hydration]:
-        """Hydrations that have ended since the last call."""
-        return self._gate.take_ended()
-
-    @property
-    def hydrating(self) -> list[Hydration]:
-        """Hydrations under way."""
-        return self._gate.hydrating
+        ran_out = [HydrationOutOfMemory(replica, each) for each in self.gate.out_of_memory()]
+        return [*map(SuspectCleared, self.gate.cleared()), *ran_out]
 
     def drain(self) -> list[Command]:
         """Return the queued commands and clear the queue. Raises: OperatorError, as `check`."""
@@ -100,15 +84,6 @@ class ReplicaLink:
     def queued(self) -> int:
         """The number of commands that wait to be sent."""
         return len(self._outbox)
-
-    @property
-    def gated(self) -> int:
-        """The number of dataflows that wait for a hydration slot."""
-        return self._gate.waiting_count
-
-    def is_gated(self, id: GlobalId) -> bool:
-        """Whether the export's dataflow waits for a hydration slot."""
-        return self._gate.is_waiting(id)
 
     def check(self) -> None:
         """Raises: OperatorError where too many commands wait, so that the connection must end."""

@@ -33,7 +33,7 @@ def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, Unanswerable
     core, found = instance.core, dict[str, UnanswerableRead]()
     for peek in core.peeks.pending():
         index = core.dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
-        if index is not None and (lacks := lacking([index], core.connected)):
+        if index is not None and (lacks := lacking([index], core.replicas)):
             found[peek.uuid] = UnanswerableRead(missing_features_text(lacks), not _may_come(instance, lacks, now_ms))
     for owner in instance.clients.waiting_owners():
         dataflow, exports = core.dataflows.get(owner), core.dataflows.collections_of(owner)
@@ -42,7 +42,7 @@ def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, Unanswerable
         if dataflow.target is not None:
             if lacks := lacking(exports, [dataflow.target]):
                 found[owner] = UnanswerableRead(lacks.of_target, settled=True)
-        elif lacks := lacking(exports, core.connected):
+        elif lacks := lacking(exports, core.replicas):
             found[owner] = UnanswerableRead(missing_features_text(lacks), not _may_come(instance, lacks, now_ms))
     return found
 
@@ -50,7 +50,7 @@ def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, Unanswerable
 def too_old(instance: RunningInstance, exports: Iterable[Collection], now_ms: int) -> MissingFeatures | None:
     """The features that all connected replicas lack for the exports; None where one lacks nothing, or one that may not
     is expected back."""
-    lacks = lacking(exports, instance.core.connected)
+    lacks = lacking(exports, instance.core.replicas)
     return None if lacks is None or _may_come(instance, lacks, now_ms) else lacks
 
 

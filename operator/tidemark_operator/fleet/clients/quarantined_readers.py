@@ -95,7 +95,7 @@ def _has_told(core: Instance, replica: ReplicaId) -> bool:
 def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:
     """The clients that wait for nothing, and why: peeks by uuid, subscribes and copies by owner."""
     core, replicas_of = instance.core, defaultdict[str, list[ReplicaId]](list)
-    for replica in core.connected:
+    for replica in core.replicas:
         for peek in core.peeks.peeks_of(replica):
             replicas_of[peek.uuid].append(replica)
     for peek in core.peeks.pending():
