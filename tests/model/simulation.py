@@ -257,7 +257,7 @@ class Simulation:
         holders = {h for s in self.book.all() for h in s.holds}
         readers = [s.description for o, s in self.stored.items() if s.description.source_imports and o not in over]
         assert holders == {f"export {id}" for d in readers for id in d.export_ids}
-        assert self.instance._history.dataflow_count == len(self.stored)
+        assert self.instance.history.dataflow_count == len(self.stored)
 
     def exchange(self, names: Sequence[ReplicaId]) -> None:
         """Everything under way arrives, and is done."""

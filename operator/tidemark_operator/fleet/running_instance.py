@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
@@ -23,7 +23,11 @@ from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.frontiers.shards import ShardBook, is_below
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, HydrationStanding, SlotOccupants
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
+from tidemark_operator.controller.replicas.replica_connection import (
+    DESCRIBE_SECONDS,
+    INSPECT_SECONDS,
+    ReplicaConnection,
+)
 from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.clients.any_replica import ask_any
@@ -47,6 +51,7 @@ from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec
 from tidemark_protocol.plan.plan_features import required_features
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 DEFAULT_RESULT_BYTES = 1024 * 1024 * 1024
 STASH_ABOVE_BYTES = 4 * 1024 * 1024
 """Larger answers stay at the replica, and are fetched while their readers take them."""
@@ -244,9 +249,16 @@ class RunningInstance(InstanceFacade):
     ) -> compute_pb2.InspectSourceResponse:
         """Have any replica inspect a source. `pinned`: the source that its tables are added to, if they are. Raises:
         Waiting where none answers that knows this kind."""
-        data, able = codec.encode(source), self._able(source)
         known = codec.encode(pinned) if pinned is not None else b""
-        return (await ask_any(self.namespace, self.name, able, lambda asked: asked.inspect(data, known)))[1]
+        request = compute_pb2.InspectSourceRequest(source=codec.encode(source), ingestion=known)
+        return await self._ask(lambda stub: stub.InspectSource(request, timeout=INSPECT_SECONDS), self._able(source))
+
+    async def _ask(
+        self, call: Callable[[Any], Awaitable[T]], replicas: Mapping[ReplicaId, ReplicaState] | None = None
+    ) -> T:
+        """The answer of any of these replicas, or of all, to a call of its stub. Raises: Waiting where none answers."""
+        among = self.replicas if replicas is None else replicas
+        return (await ask_any(self.namespace, self.name, among, lambda replica: replica.ask(call)))[1]
 
     def _able(self, message: SourceSpec | IngestionDescription) -> dict[ReplicaId, ReplicaState]:
         """The replicas whose images know all that is in the message."""
@@ -261,19 +273,19 @@ class RunningInstance(InstanceFacade):
     async def release(self, ingester: ReplicaId, description: IngestionDescription) -> str:
         """Have a replica drop the replication slots of a deleted source: its ingester, if that is online, else any.
         Returns why it could not; empty if it did. Raises: Waiting where none answers that knows all in the source."""
-        data, able = codec.encode(description), self._able(description)
+        able = self._able(description)
         state = able.get(ingester)
         asked = {ingester: state} if state is not None and state.online else able
-        answer = await ask_any(self.namespace, self.name, asked, lambda replica: replica.release(data))
-        return answer[1].error
+        request = compute_pb2.ReleaseSourceRequest(ingestion=codec.encode(description))
+        answer = await self._ask(lambda stub: stub.ReleaseSource(request, timeout=DESCRIBE_SECONDS), asked)
+        return str(answer.error)
 
     async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
         """Have any replica list shards and published tables below a location. Raises: Waiting where none answers."""
-        return (
-            await ask_any(
-                self.namespace, self.name, self.replicas, lambda asked: asked.list_shards(location, after, without)
-            )
-        )[1]
+        request = compute_pb2.ListShardsRequest(
+            location=location, after=after, without=without, published=True, elsewhere=True
+        )
+        return await self._ask(lambda stub: stub.ListShards(request, timeout=DESCRIBE_SECONDS))
 
     def sees(self, location: str) -> bool:
         """Whether its replicas may have written a table at the location."""

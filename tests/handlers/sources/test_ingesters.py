@@ -211,12 +211,12 @@ def test_slots_are_released_by_a_replica_that_knows_the_successors_of_the_source
             words = SUPPORTED_FEATURES if replica == knowing else ()
             each.description = Description("incarnation", None, 0, (), (), (), words)
             connection = cast(Any, each.connection)
-            connection.release = partial(release, asked, replica)
+            connection.ask = partial(ask, asked, replica)
         source = replace(INGESTION, source=PostgresSource("db", 5432, "d", "s", "p", (SUCCESSOR,)))
         assert await running.release(R1, source) == ""
         return asked
 
-    async def release(asked: list[ReplicaId], replica: ReplicaId, _: bytes) -> compute_pb2.ReleaseSourceResponse:
+    async def ask(asked: list[ReplicaId], replica: ReplicaId, _: object) -> compute_pb2.ReleaseSourceResponse:
         asked.append(replica)
         return compute_pb2.ReleaseSourceResponse()
 

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -116,42 +116,13 @@ class ReplicaConnection:
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
         """Have the replica describe shards, beside the stream. Raises: grpc.RpcError; OperatorError without a
         connection."""
-        return await self._call_beside_stream(lambda stub: self._describe(stub, shards, frontiers_alone=False))
-
-    async def inspect(self, source: bytes, ingestion: bytes) -> compute_pb2.InspectSourceResponse:
-        """Tables and schemas of a source. `ingestion`: that which they are added to, empty if there is none. Raises:
-        grpc.RpcError; OperatorError without a connection."""
-        request = compute_pb2.InspectSourceRequest(source=source, ingestion=ingestion)
-        answer: compute_pb2.InspectSourceResponse = await self._call_beside_stream(
-            lambda stub: stub.InspectSource(request, timeout=INSPECT_SECONDS)
-        )
-        return answer
-
-    async def release(self, ingestion: bytes) -> compute_pb2.ReleaseSourceResponse:
-        """Have the replica drop the replication slots of a deleted source. Raises: grpc.RpcError; OperatorError without
-        a connection."""
-        request = compute_pb2.ReleaseSourceRequest(ingestion=ingestion)
-        answer: compute_pb2.ReleaseSourceResponse = await self._call_beside_stream(
-            lambda stub: stub.ReleaseSource(request, timeout=DESCRIBE_SECONDS)
-        )
-        return answer
-
-    async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
-        """A page of the shards and published tables below a location. Raises: grpc.RpcError; OperatorError without a
-        connection."""
-        request = compute_pb2.ListShardsRequest(
-            location=location, after=after, without=without, published=True, elsewhere=True
-        )
-        answer: compute_pb2.ListShardsResponse = await self._call_beside_stream(
-            lambda stub: stub.ListShards(request, timeout=DESCRIBE_SECONDS)
-        )
-        return answer
+        return await self.ask(lambda stub: self._describe(stub, shards, frontiers_alone=False))
 
     async def fetch(self, uuid: str, offset: int) -> bytes:
         """A piece of a stashed answer, from a byte offset on. Raises: grpc.RpcError; OperatorError without a
         connection."""
         request = compute_pb2.FetchStashRequest(uuid=uuid, offset=offset)
-        answer = await self._call_beside_stream(lambda stub: stub.FetchStash(request, timeout=DESCRIBE_SECONDS))
+        answer = await self.ask(lambda stub: stub.FetchStash(request, timeout=DESCRIBE_SECONDS))
         return bytes(answer.data)
 
     def write_rows(self) -> grpc.aio.StreamUnaryCall:
@@ -254,7 +225,7 @@ class ReplicaConnection:
         request = compute_pb2.DescribeRequest(shards=refs, frontiers_alone=frontiers_alone)
         return description_from_proto(await stub.Describe(request, timeout=DESCRIBE_SECONDS))
 
-    async def _call_beside_stream(self, call: Callable[[compute_pb2_grpc.ComputeStub], Awaitable[T]]) -> T:
+    async def ask(self, call: Callable[[Any], Awaitable[T]]) -> T:
         """The answer to a call beside the stream. Raises: grpc.RpcError; OperatorError without a connection, also where
         it ends under the call."""
         stub = self._connected()
