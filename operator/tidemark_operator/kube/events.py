@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import OrderedDict
 from datetime import UTC, datetime
 
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import EVENTS, ApiError, Conflict, Kube
+from tidemark_operator.lru_dict import LruDict
 
 LOG = logging.getLogger(__name__)
 REMEMBERED = 10_000
@@ -24,7 +24,7 @@ class Events:
 
     def __init__(self, kube: Kube, reporter: str) -> None:
         self._kube, self._reporter = kube, reporter
-        self._written: OrderedDict[str, None] = OrderedDict()
+        self._written: LruDict[str, None] = LruDict(REMEMBERED)
 
     async def warn(self, key: Key, uid: str, reason: str, note: str) -> None:
         """Write a warning about an object, once. A failure to write it is logged only."""
@@ -39,8 +39,6 @@ class Events:
         if name in self._written:
             return
         self._written[name] = None
-        if len(self._written) > REMEMBERED:
-            self._written.popitem(last=False)
         body = {
             "metadata": {"name": name},
             "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),

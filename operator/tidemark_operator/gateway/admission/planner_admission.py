@@ -18,13 +18,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, QueueHold
+from tidemark_operator.lru_dict import LruDict
 from tidemark_operator.planning.planner_fault import is_planners_fault, pause_ms
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Refused
 
@@ -57,7 +57,7 @@ class PlannerAdmission:
 
     def __init__(self, queue: FairQueue, clock: Callable[[], float] = time.monotonic) -> None:
         self._queue, self._clock = queue, clock
-        self._failures: OrderedDict[Key, PlannerFailure] = OrderedDict()
+        self._failures: LruDict[Key, PlannerFailure] = LruDict(MAX_FAILURES)
         self._running: set[asyncio.Task[Any]] = set()
 
     async def plan(
@@ -103,5 +103,3 @@ class PlannerAdmission:
         if isinstance(answer, Refused) and is_planners_fault(answer):
             count = before.count + 1 if before else 1
             self._failures[key] = PlannerFailure(answer, count, self._clock() + pause_ms(count) / 1000)
-            if len(self._failures) > MAX_FAILURES:
-                self._failures.popitem(last=False)

@@ -6,10 +6,10 @@ Each call is a binding and files of a shard, whatever its rows, so many small ca
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from tidemark_operator.errors import TooMany
+from tidemark_operator.lru_dict import LruDict
 
 CALLS_PER_SECOND, BURST_CALLS = 50.0, 200.0
 CALLERS_MAX = 4096
@@ -20,7 +20,7 @@ class WriteRate:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: LruDict[str, tuple[float, float]] = LruDict(CALLERS_MAX)
 
     def take(self, caller: str) -> None:
         """Count a call. Raises TooMany where the caller's bucket is empty."""
@@ -33,6 +33,3 @@ class WriteRate:
                 "repeat it later"
             )
         self._buckets[caller] = left - 1.0, now
-        self._buckets.move_to_end(caller)
-        if len(self._buckets) > CALLERS_MAX:
-            self._buckets.popitem(last=False)

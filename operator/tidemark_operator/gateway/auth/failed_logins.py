@@ -6,9 +6,10 @@ it does not fail. A user is counted whether there is one of the name or not.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+
+from tidemark_operator.lru_dict import LruDict
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class FailedLogins:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._all = FailureLevel(OF_ALL)
-        self._users: OrderedDict[Hashable, FailureLevel] = OrderedDict()
+        self._users: LruDict[Hashable, FailureLevel] = LruDict(MAX_USERS)
 
     def take(self, user: Hashable) -> bool:
         """Count a login; False where this one may not be looked at now."""
@@ -38,9 +39,6 @@ class FailedLogins:
         if not (own.has_room(now) and self._all.has_room(now)):
             return False
         self._users[user] = own
-        self._users.move_to_end(user)
-        if len(self._users) > MAX_USERS:
-            self._users.popitem(last=False)
         own.count += 1
         self._all.count += 1
         return True

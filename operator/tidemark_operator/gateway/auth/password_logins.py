@@ -22,7 +22,6 @@ import logging
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
 from tidemark_operator.errors import TooMany
@@ -30,6 +29,7 @@ from tidemark_operator.gateway.auth.failed_logins import FailedLogins
 from tidemark_operator.gateway.auth.recent_answers import MAX_ANSWERS, RecentAnswers
 from tidemark_operator.kube.client import SECRETS, SERVICE_ACCOUNTS, ApiError, Body, Kube, Resource
 from tidemark_operator.kube.reviews import User, service_account
+from tidemark_operator.lru_dict import LruDict
 from tidemark_operator.resources.manifest.meta import GROUP
 from tidemark_protocol.wire.password_login import PasswordLogin
 
@@ -50,7 +50,7 @@ class PasswordLogins:
         self._kube = kube
         self._users: RecentAnswers[User] = RecentAnswers(clock)
         self._wrong: RecentAnswers[bool] = RecentAnswers(clock)
-        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._right: LruDict[bytes, None] = LruDict(MAX_ANSWERS)
         """Digests of logins that were right when they were looked at last."""
         self._failures = FailedLogins(clock)
         self._looks: dict[bytes, asyncio.Task[User | None]] = {}
@@ -95,9 +95,6 @@ class PasswordLogins:
             return None
         self._users.put(digest, user)
         self._right[digest] = None
-        self._right.move_to_end(digest)
-        if len(self._right) > MAX_ANSWERS:
-            self._right.popitem(last=False)
         return user
 
     async def _find(self, login: PasswordLogin) -> User | None:

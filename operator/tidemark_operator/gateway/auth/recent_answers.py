@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
+
+from tidemark_operator.lru_dict import LruDict
 
 TTL_SECONDS, MAX_ANSWERS = 10.0, 4096
 V = TypeVar("V")
@@ -15,7 +16,7 @@ class RecentAnswers(Generic[V]):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._answers: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
+        self._answers: LruDict[Hashable, tuple[float, V]] = LruDict(MAX_ANSWERS)
 
     def get(self, key: Hashable) -> V | None:
         found = self._answers.get(key)
@@ -23,6 +24,3 @@ class RecentAnswers(Generic[V]):
 
     def put(self, key: Hashable, value: V) -> None:
         self._answers[key] = (self._clock(), value)
-        self._answers.move_to_end(key)
-        if len(self._answers) > MAX_ANSWERS:
-            self._answers.popitem(last=False)

@@ -14,7 +14,6 @@ planner's settings are the same for all statements. Plain SELECTs are Spark's: o
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +25,7 @@ from tidemark_operator.gateway.query.plain_select import RelationNames, recognis
 from tidemark_operator.gateway.query.plan_template import PlanTemplate, ValueDependent, learn
 from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, SPARK, StatementShape
 from tidemark_operator.introspection.relations import relations
+from tidemark_operator.lru_dict import LruDict
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.ids import GlobalId
@@ -64,7 +64,7 @@ class _Known:
     catalogue: Catalogue
     names: RelationNames
     owners: Mapping[GlobalId, Parent]
-    plans: OrderedDict[_Key, _Kept]
+    plans: LruDict[_Key, _Kept]
 
     def find(self, shape: StatementShape) -> PlannedStatement | None:
         """The plan of the statement, if it is kept and still holds."""
@@ -79,12 +79,12 @@ class _Known:
         shape = made.shape
         if len(shape.text) > MAX_CHARACTERS:
             return
-        self._put((shape.dialect, shape.text, shape.values), made)
+        self.plans[shape.dialect, shape.text, shape.values] = made
         if shape.values:
             before = self.plans.get((shape.dialect, shape.text, None))
             if before is not None and before.named == made.named:
                 made = _learnt(before, made)
-            self._put((shape.dialect, shape.text, None), made)
+            self.plans[shape.dialect, shape.text, None] = made
 
     def _valid(self, key: _Key) -> _Kept | None:
         found = self.plans.get(key)
@@ -97,12 +97,6 @@ class _Known:
             found.checked = self.state
         self.plans.move_to_end(key)
         return found
-
-    def _put(self, key: _Key, made: _Kept) -> None:
-        self.plans[key] = made
-        self.plans.move_to_end(key)
-        if len(self.plans) > MAX_STATEMENTS:
-            self.plans.popitem(last=False)
 
 
 def _learnt(before: _Kept, made: _Kept) -> _Kept:
@@ -121,7 +115,7 @@ class StatementCache:
 
     def __init__(self, registry: Registry, planner: PlannerClient, admission: PlannerAdmission) -> None:
         self._registry, self._planner, self._admission = registry, planner, admission
-        self._known: OrderedDict[tuple[str, str | None], _Known] = OrderedDict()
+        self._known: LruDict[tuple[str, str | None], _Known] = LruDict(MAX_NAMESPACES)
 
     async def planned(
         self, caller: str, namespace: str, sql: str, place: str | None, dialect: str = SPARK
@@ -166,13 +160,11 @@ class StatementCache:
         if known is None or known.state != state:
             objects = catalogue(sources, dataflows, instance=place)
             names = Catalogue((*objects.relations, *relations()))
-            kept = known.plans if known is not None else OrderedDict()
+            kept = known.plans if known is not None else LruDict(MAX_STATEMENTS)
             known = self._known[namespace, place] = _Known(
                 state, names, RelationNames.of(names), owners(sources, dataflows), kept
             )
         self._known.move_to_end((namespace, place))
-        if len(self._known) > MAX_NAMESPACES:
-            self._known.popitem(last=False)
         return known
 
 
