@@ -22,6 +22,22 @@ from tidemark_operator.resources.conditions.diagnostics import describe
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Diagnostic, Refused
 
+SQLSTATES = {
+    "SYNTAX": "42601",
+    "UNRESOLVED_RELATION": "42P01",
+    "UNRESOLVED_COLUMN": "42703",
+    "AMBIGUOUS": "42702",
+    "UNSUPPORTED": "0A000",
+    "FORBIDDEN_FUNCTION": "42883",
+    "TYPE": "42804",
+    "DUPLICATE_NAME": "42701",
+    "RESERVED_NAME": "42939",
+    "TOO_LARGE": "54000",
+    "TIMEOUT": "57014",
+    "INTERNAL": "XX000",
+}
+"""The SQLSTATEs of the planner's diagnostics, by their codes."""
+
 
 async def check_rights(
     access: Access, namespace: str, reads: Sequence[GlobalId], found: Mapping[GlobalId, Parent]

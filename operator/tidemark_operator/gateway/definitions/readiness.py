@@ -23,12 +23,14 @@ from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.source_obstacle import conditions_of, obstacle
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.admission.limits import GatewayLimits
+from tidemark_operator.gateway.auth.rights import SQLSTATES
 from tidemark_operator.gateway.definitions.refusals import being_deleted, dropped
 from tidemark_operator.gateway.definitions.table_definition import table_names
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES, Body
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.conditions.diagnostics import reason
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.ingestion import IngestedTable
 
@@ -44,15 +46,7 @@ _LASTING_EDITS = ("ColumnsNotAdded", "TableNameUsed", "TooManyTables", "PlanTooL
 """The reason why tables are not edited, until somebody changes something."""
 _SERVES = ("UpToDate", "Finished")
 _SQLSTATES = {
-    "Syntax": "42601",
-    "UnresolvedColumn": "42703",
-    "Ambiguous": "42702",
-    "Type": "42804",
-    "DuplicateName": "42701",
-    "ReservedName": "42939",
-    "ForbiddenFunction": "42883",
-    "Unsupported": "0A000",
-    "TooLarge": "54000",
+    **{reason(code): sqlstate for code, sqlstate in SQLSTATES.items()},
     "PlanTooLarge": "54000",
     "WaitingForInputs": "42P01",
     "Cycle": "42P17",
@@ -105,18 +99,12 @@ async def until_known(context: ReconcileContext, key: Key, uid: str) -> str:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def until_table(context: ReconcileContext, key: Key, written: Body, table: str, waits: bool) -> str:
-    """Wait as `until_columns` does until statements may name this table of the DataSource, or, where `waits`, until it
-    takes rows. Returns and raises as that."""
-    return await until_columns(context, key, written, table, (), waits)
-
-
 async def until_columns(
     context: ReconcileContext, key: Key, written: Body, table: str, columns: Sequence[str], waits: bool
 ) -> str:
-    """Wait until statements may name these columns of a written table, for KNOWN_SECONDS at most; or, where `waits`,
-    until the table with them has its rows. Returns why they may not, empty where they may. Raises DefinitionRefused:
-    the DataSource was deleted, or, where `waits`, waiting changes nothing."""
+    """Wait until statements may name these columns of a written table, or the table without any, for KNOWN_SECONDS at
+    most; or, where `waits`, until the table with them has its rows. Returns why they may not, empty where they may.
+    Raises DefinitionRefused: the DataSource was deleted, or, where `waits`, waiting changes nothing."""
     end, uid, wanted = time.monotonic() + KNOWN_SECONDS, written["metadata"]["uid"], {c.lower() for c in columns}
     while True:
         state = context.registry.source(key)
@@ -225,9 +213,9 @@ def _serves(context: ReconcileContext, key: Key, body: Body, generation: int) ->
     failed = ready if progressing.get("reason") in _SERVES else progressing
     while (cause := conditions.get(failed.get("message", "").removeprefix("see condition "))) is not None:
         failed = cause
-    reason, told = failed["reason"], f"{failed['type']} is {failed['status']} ({failed['reason']})"
+    told = f"{failed['type']} is {failed['status']} ({failed['reason']})"
     raise DefinitionRefused(
-        _SQLSTATES.get(reason, "55000"),
+        _SQLSTATES.get(failed["reason"], "55000"),
         f"{key.resource.kind} {key.name} is stored, and does not serve: {told}: {failed.get('message', '')}",
     )
 

@@ -22,7 +22,7 @@ from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.definitions.definition import CHANGED_BY, is_of
-from tidemark_operator.gateway.definitions.readiness import settled, until_refused, until_table
+from tidemark_operator.gateway.definitions.readiness import settled, until_columns, until_refused
 from tidemark_operator.gateway.definitions.refusals import being_deleted, changed, dropped, exists, not_created
 from tidemark_operator.gateway.definitions.table_definition import TableDefinition, table_names, without_table
 from tidemark_operator.gateway.query.query import only_instance
@@ -51,7 +51,7 @@ class SharedSources:
         found = await settled(self._context, self._limits, access.caller, key)
         async with self._limits.definitions.hold(access.caller):
             is_new, written = await self._added(access, asked, key, found, request.if_absent, request.instance)
-            return is_new, await until_table(self._context, key, written, asked.table, request.wait)
+            return is_new, await until_columns(self._context, key, written, asked.table, (), request.wait)
 
     async def take(self, access: Access, key: Key, table: str, found: Body) -> str:
         """Take the table out of a DataSource that has others, too. Returns why rows may still be taken for it; empty:

@@ -29,6 +29,7 @@ from tidemark_operator.errors import (
     WriteUnknown,
 )
 from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
+from tidemark_operator.gateway.auth.rights import SQLSTATES
 
 
 @dataclass(frozen=True)
@@ -42,20 +43,6 @@ class CallStatus:
 
 
 _AGAIN = "; try again"
-_OF_DIAGNOSTIC = {
-    "SYNTAX": "42601",
-    "UNRESOLVED_RELATION": "42P01",
-    "UNRESOLVED_COLUMN": "42703",
-    "AMBIGUOUS": "42702",
-    "UNSUPPORTED": "0A000",
-    "FORBIDDEN_FUNCTION": "42883",
-    "TYPE": "42804",
-    "DUPLICATE_NAME": "42701",
-    "RESERVED_NAME": "42939",
-    "TOO_LARGE": "54000",
-    "TIMEOUT": "57014",
-    "INTERNAL": "XX000",
-}
 _OF_WRITE = {
     "NO_SUCH_TABLE": "42P01",
     "UNKNOWN_FIELD": "42703",
@@ -106,4 +93,4 @@ def sqlstate_of(error: OperatorError, status: CallStatus) -> str:
         return error.sqlstate
     if isinstance(error, WriteRefused):
         return _OF_WRITE.get(str(error).partition(":")[0], status.sqlstate)
-    return _OF_DIAGNOSTIC.get(error.code, status.sqlstate) if isinstance(error, StatementRefused) else status.sqlstate
+    return SQLSTATES.get(error.code, status.sqlstate) if isinstance(error, StatementRefused) else status.sqlstate
