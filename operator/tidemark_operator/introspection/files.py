@@ -20,30 +20,8 @@ def files(context: ReconcileContext, namespace: str, name: str) -> FilesReply:
     """The reply to a client. Raises QueryRefused where there is no such DataSource, or it has no files."""
     state = _source(context, namespace, name)
     report = state.report
-    listed = [
-        ListedFile(
-            table=f.table,
-            file=f.file,
-            size=f.size,
-            rows=f.rows,
-            errors=f.errors,
-            state=f.state,
-            reason=f.reason,
-            time=f.time,
-        )
-        for f in (report.files if report else ())
-    ]
-    changes = [
-        FileChange(
-            id=r.request.id,
-            action=r.request.action,
-            table=r.request.table,
-            file=r.request.file,
-            outcome=r.outcome,
-            message=r.message,
-        )
-        for r in state.requests
-    ]
+    listed = [ListedFile(**vars(file)) for file in (report.files if report else ())]
+    changes = [FileChange(**vars(r.request), outcome=r.outcome, message=r.message) for r in state.requests]
     return FilesReply(files=listed, bound=report.counters.get("files", 0) if report else 0, changes=changes)
 
 

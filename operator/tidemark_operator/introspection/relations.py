@@ -87,13 +87,11 @@ def _replica_frontiers(context: ReconcileContext, namespace: str) -> Iterator[Ro
 
 def _dataflows(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     for running in context.fleet.of(namespace):
-        for owner in running.owners():
-            dataflow = running.dataflow(owner)
-            collections = running.collections_of(owner)
-            if dataflow is not None:
-                hydrated = all(c.hydrated for c in collections)
-                as_of, name = dataflow.description.as_of, name_of(owner) or owner
-                yield name, running.name, as_of, dataflow.scheduled, hydrated, dataflow.dropped, len(collections)
+        for dataflow in running.dataflows():
+            owner, collections = dataflow.owner, running.collections_of(dataflow.owner)
+            hydrated = all(c.hydrated for c in collections)
+            as_of, name = dataflow.description.as_of, name_of(owner) or owner
+            yield name, running.name, as_of, dataflow.scheduled, hydrated, dataflow.dropped, len(collections)
 
 
 def _peeks(context: ReconcileContext, namespace: str) -> Iterator[Row]:
@@ -236,10 +234,8 @@ def _operator_channels(context: ReconcileContext, namespace: str) -> Iterator[Ro
 def _imports(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     names, now = import_names(context.registry, namespace), now_ms()
     for running in context.fleet.of(namespace):
-        for owner in running.owners():
-            if (dataflow := running.dataflow(owner)) is None:
-                continue
-            collections = running.collections_of(owner)
+        for dataflow in running.dataflows():
+            owner, collections = dataflow.owner, running.collections_of(dataflow.owner)
             read = _time(max((c.input for c in collections if c.input is not None), default=None))
             for id, kind, write in _read_by(context, namespace, running, dataflow.description):
                 behind = None if write is None or write.time is None else max(now - write.time, 0)

@@ -254,19 +254,8 @@ class RetainedTables:
 
 def retained_table(table: RetainedTable) -> Any:
     """The message of the gateway's reply."""
-    return gateway_pb2.RetainedTable(
-        name=table.name,
-        part=table.part,
-        version=table.version,
-        kind=table.kind,
-        owner=table.owner,
-        state=table.state,
-        location=table.location,
-        instance=table.instance,
-        bytes=table.bytes,
-        upper=table.upper.encode(),
-        error=table.error,
-    )
+    fields = {name: value for name, value in vars(table).items() if name != "id"}
+    return gateway_pb2.RetainedTable(**{**fields, "upper": table.upper.encode()})
 
 
 def _root(running: RunningInstance) -> str:
@@ -284,15 +273,5 @@ def _parsed(running: RunningInstance, shard: ListedShard) -> RetainedTable:
         name, part, number, uid = part, f"{owner.rpartition('.')[2]}@{version}", PUBLISHED_VERSION, ""
     else:
         number = int(version.removeprefix("v"))
-    made = (
-        shard.table or shard.location,
-        running.name,
-        "",
-        "",
-        uid,
-        ShardId(shard.owner),
-        shard.bytes,
-        upper,
-        shard.error,
-    )
-    return RetainedTable(name, part, number, *made)
+    location, shown = shard.table or shard.location, (ShardId(shard.owner), shard.bytes, upper, shard.error)
+    return RetainedTable(name, part, number, location, running.name, "", "", uid, *shown)

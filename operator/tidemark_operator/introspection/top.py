@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tidemark_operator.catalogue.dataflow_state import name_of
 from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
@@ -21,7 +21,7 @@ def top(context: ReconcileContext, namespace: str, all_namespaces: bool) -> TopR
 
 def _instance(running: RunningInstance, now: int) -> Iterator[DataflowUsage]:
     for owner in running.owners():
-        on_replicas = _reporting(running.collections_of(owner))
+        on_replicas = reporting(running.collections_of(owner))
         for replica, on in sorted(on_replicas.items()):
             hydrating = on.hydrating
             usage = DataflowUsage(
@@ -37,7 +37,7 @@ def _instance(running: RunningInstance, now: int) -> Iterator[DataflowUsage]:
             yield usage
 
 
-def _reporting(collections: list[Collection]) -> Mapping[ReplicaId, ExportOnReplica]:
+def reporting(collections: Iterable[Collection]) -> Mapping[ReplicaId, ExportOnReplica]:
     """Each replica's export that has the dataflow's costs: replicas report them for the first one."""
     found: dict[ReplicaId, ExportOnReplica] = {}
     for collection in collections:

@@ -8,12 +8,13 @@ Join linear: 0 → 1 on [k = k] keep [s | y] (about 1,048,576 rows)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tidemark_operator.controller.frontiers.collection import ExportOnReplica
 from tidemark_operator.controller.reports.operator_costs import operator_costs, operator_nodes
 from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.introspection.top import reporting
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_protocol.explained_plan import ExplainedPlan, MeasuredOperator, PlaceInPlan
 from tidemark_protocol.ids import ReplicaId
@@ -25,7 +26,9 @@ def analyzed(
     """The plan of `revision`; what is measured of no operator of the plan, as an export's index, is a note."""
     found: dict[PlaceInPlan, tuple[MeasuredOperator, ...]] = defaultdict(tuple)
     notes = list[str]()
-    on_replicas = _reporting(running, owner, revision)
+    ids = {revision.export_id(export.name) for export in revision.exports}
+    collections = running.collections_of(owner) if running is not None else ()
+    on_replicas = reporting(collection for collection in collections if collection.id in ids)
     for replica, on in sorted(on_replicas.items()):
         notes += _step_notes(replica, on)
         for measured, place in _operators(replica, on):
@@ -36,19 +39,6 @@ def analyzed(
     if not on_replicas:
         notes.append("no replica computes this plan now")
     return replace(plan.with_measured(found), notes=(*plan.notes, *notes))
-
-
-def _reporting(
-    running: RunningInstance | None, owner: str, revision: DataflowRevision
-) -> Mapping[ReplicaId, ExportOnReplica]:
-    """Each replica's export that has the dataflow's costs: replicas report them for the first one."""
-    ids = {revision.export_id(export.name) for export in revision.exports}
-    found: dict[ReplicaId, ExportOnReplica] = {}
-    for collection in running.collections_of(owner) if running is not None else ():
-        for replica, on in collection.computing if collection.id in ids else ():
-            if replica not in found or "steps" in on.statuses:
-                found[replica] = on
-    return found
 
 
 def _step_notes(replica: ReplicaId, on: ExportOnReplica) -> Iterator[str]:
