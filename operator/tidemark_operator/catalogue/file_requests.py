@@ -30,10 +30,8 @@ class RecordedRequest:
 
     def document(self) -> dict[str, Any]:
         """The entry of the status."""
-        r = self.request
-        entry = {"id": r.id, "action": r.action, "table": r.table, "file": r.file}
         ended = {"outcome": self.outcome, "message": self.message}
-        return entry | {name: text for name, text in ended.items() if text}
+        return vars(self.request) | {name: text for name, text in ended.items() if text}
 
 
 Requests = tuple[RecordedRequest, ...]

@@ -56,20 +56,12 @@ class Reviews:
 
     async def may(self, user: User, action: Action) -> bool:
         """Whether the user may perform the action."""
-        attributes = {
-            "verb": action.verb,
-            "group": action.group,
-            "resource": action.resource,
-            "subresource": action.subresource,
-            "namespace": action.namespace,
-            "name": action.name,
-        }
         spec = {
             "user": user.name,
             "uid": user.uid,
             "groups": list(user.groups),
             "extra": {key: list(values) for key, values in user.extra},
-            "resourceAttributes": {key: value for key, value in attributes.items() if value},
+            "resourceAttributes": {key: value for key, value in vars(action).items() if value},
         }
         status = await self._kube.review(ACCESS, spec)
         return status.get("allowed") is True

@@ -67,8 +67,7 @@ class HttpRows:
             if not body.is_complete:
                 write.cancel()
             raise
-        answer = {"table": written.table, "time": written.time, "rows": written.rows, "repeated": written.repeated}
-        return web.json_response(answer)
+        return web.json_response(vars(written))
 
     async def _write(self, access: Access, target: WriteTarget, body: _Body) -> WriteReceipt:
         async with self._limits.calls.hold(access.caller):

@@ -276,14 +276,12 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Define(self, request: Any, rpc: Any) -> Any:
         """Create or edit a Dataflow for the caller."""
         async with self._admitted(rpc) as access:
-            defined = await self._definitions.define(access, request)
-            return gateway_pb2.DefineReply(outcome=defined.outcome, warning=defined.warning)
+            return gateway_pb2.DefineReply(**vars(await self._definitions.define(access, request)))
 
     async def Drop(self, request: Any, rpc: Any) -> Any:
         """Delete a Dataflow for the caller."""
         async with self._admitted(rpc) as access:
-            dropped = await self._definitions.drop(access, request)
-            return gateway_pb2.DropReply(outcome=dropped.outcome, warning=dropped.warning)
+            return gateway_pb2.DropReply(**vars(await self._definitions.drop(access, request)))
 
     async def Insert(self, requests: Any, rpc: Any) -> Any:
         """Pass a call that writes rows on to the ingester."""
@@ -296,9 +294,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             except OperatorError:
                 await _read_rest(requests)
                 raise
-            return gateway_pb2.InsertReply(
-                time=written.time, rows=written.rows, repeated=written.repeated, table=written.table
-            )
+            return gateway_pb2.InsertReply(**vars(written))
 
     async def DescribeTable(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
@@ -374,14 +370,8 @@ async def _read_rest(requests: AsyncIterator[Any]) -> None:
 
 
 def _cause(cause: Cause) -> Any:
-    return gateway_pb2.Cause(
-        subject=cause.subject,
-        kind=cause.kind,
-        write=None if cause.write is None else cause.write.encode(),
-        says=cause.says,
-        holds=cause.holds,
-        because=map(_cause, cause.because),
-    )
+    write = None if cause.write is None else cause.write.encode()
+    return gateway_pb2.Cause(**{**vars(cause), "write": write, "because": map(_cause, cause.because)})
 
 
 def write_private(path: Path, text: str) -> None:

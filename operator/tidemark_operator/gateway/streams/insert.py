@@ -245,10 +245,7 @@ def _header(target: WriteTarget, pinned: IngestionDescription, tables: Sequence[
 
 
 def _sections(target: WriteTarget) -> list[compute_pb2.WriteRowsSection]:
-    return [
-        compute_pb2.WriteRowsSection(operation=each.operation, rows=each.rows, changed=each.changed)
-        for each in target.sections
-    ]
+    return [compute_pb2.WriteRowsSection(**vars(each)) for each in target.sections]
 
 
 def _require_made_for(target: WriteTarget, pinned: IngestionDescription, table: str) -> None:
