@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -33,6 +34,8 @@ from tidemark_protocol.wire.protobuf import MESSAGE_NAMES
 OF_INSTANCE = ("namespace", "instance")
 OF_TABLE = (*OF_INSTANCE, "source", "table")
 SCRAPE_SECONDS = 5.0
+_Numbers = GaugeMetricFamily | CounterMetricFamily
+_Sample = tuple[Sequence[str], float]
 
 
 def serve(read: Callable[[], Iterable[Metric]], port: int, host: str = LOOPBACK) -> int:
@@ -82,8 +85,7 @@ def leading(leadership: Leadership) -> Iterator[Metric]:
 def metrics(fleet: Fleet, registry: Registry) -> Iterator[Metric]:
     """The samples of all instances, and of the tables of all DataSources."""
     instances = list(fleet.all())
-    yield from _gauges(instances)
-    yield from _counters(instances)
+    yield from _numbers(instances)
     yield from _histograms(instances)
     yield from _leases(fleet, now_ms())
     yield from _tables(list(all_tables(registry, fleet)), now_ms())
@@ -117,31 +119,58 @@ _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
 }
 
 
-def _gauges(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
-    for name, (says, read) in _GAUGES.items():
-        gauge = GaugeMetricFamily(f"tidemark_controller_{name}", says, labels=OF_INSTANCE)
-        for instance in instances:
-            gauge.add_metric(_labels(instance), read(instance))
-        yield gauge
-    gauge = GaugeMetricFamily("tidemark_controller_collections", "Exports installed", labels=(*OF_INSTANCE, "hydrated"))
-    for instance in instances:
-        hydrated = [c.hydrated for c in instance.collections()]
-        gauge.add_metric((*_labels(instance), "true"), sum(hydrated))
-        gauge.add_metric((*_labels(instance), "false"), len(hydrated) - sum(hydrated))
-    yield gauge
+_COUNTERS: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
+    "replica_connects": ("Connections made", lambda i: i.counts.connects),
+    "replica_connect_seconds": (
+        "Seconds from dialing, or from the loss of the previous connection, to the new one",
+        lambda i: i.traffic.connect_seconds,
+    ),
+    "command_bytes": ("Frames of commands, written", lambda i: i.traffic.sent_bytes),
+    "response_bytes": ("Frames of responses, read", lambda i: i.traffic.received_bytes),
+}
+_BY_LABEL: Mapping[str, tuple[type[_Numbers], str, str, Callable[[RunningInstance], Mapping[str, float]]]] = {
+    "collections": (GaugeMetricFamily, "Exports installed", "hydrated", lambda i: _by_hydration(i)),
+    "commands": (CounterMetricFamily, "Commands sent", "kind", lambda i: _by_message(i.counts.commands)),
+    "responses": (CounterMetricFamily, "Responses received", "kind", lambda i: _by_message(i.counts.responses)),
+    "peek_results": (CounterMetricFamily, "Peeks answered", "result", lambda i: i.counts.peeks.results),
+}
+"""Metrics with a number for each value of a label."""
+
+
+def _numbers(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
+    kinds: tuple[tuple[type[_Numbers], Any], ...] = (GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)
+    for kind, table in kinds:
+        for name, (says, read) in table.items():
+            samples = [(_labels(instance), read(instance)) for instance in instances]
+            yield _family(kind, f"controller_{name}", says, OF_INSTANCE, samples)
+    for name, (kind, says, label, by_label) in _BY_LABEL.items():
+        samples = [((*_labels(i), value), number) for i in instances for value, number in by_label(i).items()]
+        yield _family(kind, f"controller_{name}", says, (*OF_INSTANCE, label), samples)
+
+
+def _family(kind: type[_Numbers], name: str, says: str, labels: Sequence[str], samples: Iterable[_Sample]) -> Metric:
+    made = kind(f"tidemark_{name}", says, labels=labels)
+    for values, number in samples:
+        made.add_metric(values, number)
+    return made
+
+
+def _by_hydration(instance: RunningInstance) -> dict[str, float]:
+    hydrated = [collection.hydrated for collection in instance.collections()]
+    return {"true": sum(hydrated), "false": len(hydrated) - sum(hydrated)}
+
+
+def _by_message(counted: Mapping[type, int]) -> dict[str, float]:
+    return {MESSAGE_NAMES[kind]: count for kind, count in counted.items()}
 
 
 def _leases(fleet: Fleet, now: int) -> Iterator[Metric]:
-    count = GaugeMetricFamily("tidemark_controller_leases", "Leases of clients", labels=("namespace",))
-    behind = GaugeMetricFamily(
-        "tidemark_controller_lease_behind_seconds",
-        "How far behind the read policy they keep a relation, at most",
-        labels=("namespace",),
-    )
-    for namespace, leases in fleet.all_leases():
-        count.add_metric((namespace,), len(leases))
-        behind.add_metric((namespace,), leases.furthest_behind_ms(now) / 1000)
-    yield from (count, behind)
+    books, of = fleet.all_leases(), ("namespace",)
+    count = [((namespace,), len(book)) for namespace, book in books]
+    behind = [((namespace,), book.furthest_behind_ms(now) / 1000) for namespace, book in books]
+    yield _family(GaugeMetricFamily, "controller_leases", "Leases of clients", of, count)
+    says = "How far behind the read policy they keep a relation, at most"
+    yield _family(GaugeMetricFamily, "controller_lease_behind_seconds", says, of, behind)
 
 
 _TABLES: Mapping[str, tuple[str, Callable[[TableReport], float | None]]] = {
@@ -160,58 +189,20 @@ _TABLES: Mapping[str, tuple[str, Callable[[TableReport], float | None]]] = {
 def _tables(tables: Sequence[SourceTableState], now: int) -> Iterator[Metric]:
     """The metrics of tables whose sources are ingested now: others stand still because somebody suspended them."""
     ingesting = [(_table_labels(table), table) for table in tables if table.ingesting]
+    reports = [(labels, table.report) for labels, table in ingesting if table.report is not None]
     for name, (says, read) in _TABLES.items():
-        gauge = GaugeMetricFamily(f"tidemark_source_table_{name}", says, labels=OF_TABLE)
-        for labels, table in ingesting:
-            if table.report is not None and (value := read(table.report)) is not None:
-                gauge.add_metric(labels, value)
-        yield gauge
-    lag = GaugeMetricFamily("tidemark_source_table_lag_seconds", "Behind the clock", labels=OF_TABLE)
-    behind = GaugeMetricFamily(
-        "tidemark_source_table_behind", "What the source has and the table lacks", labels=(*OF_TABLE, "unit")
-    )
-    for labels, table in ingesting:
-        if (lag_ms := table.lag_ms(now)) is not None:
-            lag.add_metric(labels, lag_ms / 1000)
-        if table.report is not None and table.report.behind is not None:
-            behind.add_metric((*labels, table.report.unit), table.report.behind)
-    yield from (lag, behind)
+        found = [(labels, value) for labels, report in reports if (value := read(report)) is not None]
+        yield _family(GaugeMetricFamily, f"source_table_{name}", says, OF_TABLE, found)
+    lags = [(labels, lag_ms / 1000) for labels, table in ingesting if (lag_ms := table.lag_ms(now)) is not None]
+    yield _family(GaugeMetricFamily, "source_table_lag_seconds", "Behind the clock", OF_TABLE, lags)
+    behind = [((*labels, report.unit), report.behind) for labels, report in reports if report.behind is not None]
+    says = "What the source has and the table lacks"
+    yield _family(GaugeMetricFamily, "source_table_behind", says, (*OF_TABLE, "unit"), behind)
 
 
 def _table_labels(table: SourceTableState) -> tuple[str, ...]:
     key = table.source.key
     return key.namespace, table.source.instance, key.name, table.name
-
-
-def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
-    of_kind = (*OF_INSTANCE, "kind")
-    commands = CounterMetricFamily("tidemark_controller_commands", "Commands sent", labels=of_kind)
-    responses = CounterMetricFamily("tidemark_controller_responses", "Responses received", labels=of_kind)
-    peeks = CounterMetricFamily("tidemark_controller_peek_results", "Peeks answered", labels=(*OF_INSTANCE, "result"))
-    connects = CounterMetricFamily("tidemark_controller_replica_connects", "Connections made", labels=OF_INSTANCE)
-    waits, sent, received = (
-        CounterMetricFamily(f"tidemark_controller_{name}", says, labels=OF_INSTANCE)
-        for name, says in (
-            (
-                "replica_connect_seconds",
-                "Seconds from dialing, or from the loss of the previous connection, to the new one",
-            ),
-            ("command_bytes", "Frames of commands, written"),
-            ("response_bytes", "Frames of responses, read"),
-        )
-    )
-    for instance in instances:
-        labels, counts = _labels(instance), instance.counts
-        for family, counted in ((commands, counts.commands), (responses, counts.responses)):
-            for kind, count in counted.items():
-                family.add_metric((*labels, MESSAGE_NAMES[kind]), count)
-        for result, count in counts.peeks.results.items():
-            peeks.add_metric((*labels, result), count)
-        connects.add_metric(labels, counts.connects)
-        waits.add_metric(labels, instance.traffic.connect_seconds)
-        sent.add_metric(labels, instance.traffic.sent_bytes)
-        received.add_metric(labels, instance.traffic.received_bytes)
-    yield from (commands, responses, peeks, connects, waits, sent, received)
 
 
 def _histograms(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
