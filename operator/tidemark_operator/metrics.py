@@ -119,6 +119,15 @@ _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
 }
 
 
+def _by_hydration(instance: RunningInstance) -> dict[str, float]:
+    hydrated = [collection.hydrated for collection in instance.collections()]
+    return {"true": sum(hydrated), "false": len(hydrated) - sum(hydrated)}
+
+
+def _by_message(counted: Mapping[type, int]) -> dict[str, float]:
+    return {MESSAGE_NAMES[kind]: count for kind, count in counted.items()}
+
+
 _COUNTERS: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
     "replica_connects": ("Connections made", lambda i: i.counts.connects),
     "replica_connect_seconds": (
@@ -129,7 +138,7 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
     "response_bytes": ("Frames of responses, read", lambda i: i.traffic.received_bytes),
 }
 _BY_LABEL: Mapping[str, tuple[type[_Numbers], str, str, Callable[[RunningInstance], Mapping[str, float]]]] = {
-    "collections": (GaugeMetricFamily, "Exports installed", "hydrated", lambda i: _by_hydration(i)),
+    "collections": (GaugeMetricFamily, "Exports installed", "hydrated", _by_hydration),
     "commands": (CounterMetricFamily, "Commands sent", "kind", lambda i: _by_message(i.counts.commands)),
     "responses": (CounterMetricFamily, "Responses received", "kind", lambda i: _by_message(i.counts.responses)),
     "peek_results": (CounterMetricFamily, "Peeks answered", "result", lambda i: i.counts.peeks.results),
@@ -153,15 +162,6 @@ def _family(kind: type[_Numbers], name: str, says: str, labels: Sequence[str], s
     for values, number in samples:
         made.add_metric(values, number)
     return made
-
-
-def _by_hydration(instance: RunningInstance) -> dict[str, float]:
-    hydrated = [collection.hydrated for collection in instance.collections()]
-    return {"true": sum(hydrated), "false": len(hydrated) - sum(hydrated)}
-
-
-def _by_message(counted: Mapping[type, int]) -> dict[str, float]:
-    return {MESSAGE_NAMES[kind]: count for kind, count in counted.items()}
 
 
 def _leases(fleet: Fleet, now: int) -> Iterator[Metric]:

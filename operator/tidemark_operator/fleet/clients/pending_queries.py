@@ -27,8 +27,8 @@ Answer = PeekRows | PeekStashed | PeekError
 _RESULTS = {PeekRows: "rows", PeekStashed: "stashed", PeekError: "error"}
 
 
-class QueryHost(Protocol):
-    """The instance that answers."""
+class ClientHost(Protocol):
+    """The instance that answers, and on which the dataflows of clients run."""
 
     core: Instance
     counts: InstanceCounters
@@ -45,7 +45,7 @@ class QueryHost(Protocol):
 class PendingQueries:
     """The callers of one instance."""
 
-    def __init__(self, host: QueryHost) -> None:
+    def __init__(self, host: ClientHost) -> None:
         self._host = host
         self._answers: dict[str, asyncio.Future[PeekAnswer]] = {}
         # by owner: the peek of a query's dataflow, and its target, until replicas are done with it

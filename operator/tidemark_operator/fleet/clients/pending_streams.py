@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 from tidemark_operator.controller.answers.copies import CopyAnswer
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.controller_events import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import SubscribeEnded
+from tidemark_operator.fleet.clients.pending_queries import ClientHost
 from tidemark_operator.fleet.clients.status_meaning import failure
 from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_protocol.ids import GlobalId, ReplicaId
@@ -26,20 +25,10 @@ TRIES = 3
 """A step that has failed so often on every replica ends its client."""
 
 
-class StreamHost(Protocol):
-    """The instance that the dataflows run on."""
-
-    core: Instance
-
-    def create_transient(self, dataflow: Dataflow) -> None: ...
-
-    def drop(self, owner: str) -> None: ...
-
-
 class PendingStreams:
     """The subscribes and copies of one instance."""
 
-    def __init__(self, host: StreamHost, backlog: Backlog) -> None:
+    def __init__(self, host: ClientHost, backlog: Backlog) -> None:
         self._host, self._backlog = host, backlog
         self._owners: set[str] = set()
         self._subscriptions: dict[GlobalId, tuple[str, Subscription]] = {}

@@ -56,7 +56,7 @@ class Copies:
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow, str]:
         await access.check_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
-        subject = StreamSubject(request.namespace, request.subject, request.instance, as_of)
+        subject = StreamSubject(request.namespace, request.subject, request.instance)
         ready = await plan_subject(self._context, self._limits, access, subject, "copy")
         _check_format(request.format, ready.columns)
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)

@@ -40,12 +40,11 @@ RESULT = "result"
 @dataclass(frozen=True)
 class StreamSubject:
     """The request: `text` is SQL, or the name of a table or export. `instance`: where it runs; empty: the only one.
-    `as_of`: ms since 1970; None: the freshest time. `dialect`: whose SQL it is."""
+    `dialect`: whose SQL it is."""
 
     namespace: str
     text: str
     instance: str = ""
-    as_of: int | None = None
     dialect: str = SPARK
 
 

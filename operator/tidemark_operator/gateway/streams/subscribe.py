@@ -82,8 +82,7 @@ class Subscribes:
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
-        dialect = request.dialect or SPARK
-        subject = StreamSubject(request.namespace, request.subject, request.instance, as_of, dialect)
+        subject = StreamSubject(request.namespace, request.subject, request.instance, request.dialect or SPARK)
         ready = await plan_subject(self._context, self._limits, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await build_dataflow(self._context, ready, sink, as_of)
