@@ -84,7 +84,7 @@ class IntrospectionFeed:
             if moment == sent:
                 await asyncio.sleep((moment + tick_ms - now) / 1000)
                 continue
-            found = await self._documents.get(key.namespace, names, moment)
+            found = await self._documents.make(key.namespace, names)
             if (state := self._fed(key)) is None or state.uid != uid or _relations(state) != names:
                 continue  # its turn came late
             text, pause = found.obstacle, 0.0

@@ -4,9 +4,7 @@
     source b, tick ─┼─► one after the other: document, pause, document, pause, ...
     source c, tick ─┘   (of b seconds: a pause of 20 b)
 
-Sources of one namespace with the same relations share a document: whoever comes later takes the one that is there,
-where it is of the tick that it is for. With more sources than the share is enough for, each gets its documents later,
-and misses ticks.
+With more sources than the share is enough for, each gets its documents later, and misses ticks.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import Any
 
-from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.documents import document, encoded
 
@@ -25,8 +22,6 @@ PAUSE_FACTOR = 20
 """The pause after a document is so many times as long as the document took of the event loop."""
 SENDING_SECONDS_PER_BYTE = 5e-9
 """The event loop's time that sending a document takes."""
-KEPT_BYTES = 8 << 20
-"""The bytes of documents that later sources of the namespace may take; the newest is kept in any case."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +51,14 @@ class SharedDocuments:
         self._context, self._clock, self._sleep = context, clock, sleep
         self._turn = asyncio.Lock()  # waiting sources get it in the order in which they came
         self._free_at = clock()
-        self._kept: dict[tuple[str, tuple[str, ...]], SharedDocument] = {}
 
-    async def get(self, namespace: str, names: tuple[str, ...], since_ms: int) -> SharedDocument:
-        """A document with the rows of these relations, of a moment at or after `since_ms`."""
+    async def make(self, namespace: str, names: tuple[str, ...]) -> SharedDocument:
+        """A document with the rows of these relations."""
         async with self._turn:
             await self._sleep(max(self._free_at - self._clock(), 0.0))
-            kept = self._kept.get((namespace, names))
-            if kept is None or not since_ms <= kept.moment <= now_ms():
-                kept = await self._make(namespace, names)
-                self._keep((namespace, names), kept)
-            self._spend(len(kept.body) * SENDING_SECONDS_PER_BYTE)
-            return kept
+            made = await self._make(namespace, names)
+            self._spend(len(made.body) * SENDING_SECONDS_PER_BYTE)
+            return made
 
     async def _make(self, namespace: str, names: tuple[str, ...]) -> SharedDocument:
         began = self._clock()
@@ -81,15 +72,6 @@ class SharedDocuments:
 
     def _spend(self, seconds: float) -> None:
         self._free_at = max(self._free_at, self._clock()) + PAUSE_FACTOR * seconds
-
-    def _keep(self, key: tuple[str, tuple[str, ...]], made: SharedDocument) -> None:
-        self._kept.pop(key, None)
-        size = sum(len(each.body) for each in self._kept.values())
-        for oldest in list(self._kept):
-            if size + len(made.body) <= KEPT_BYTES:
-                break
-            size -= len(self._kept.pop(oldest).body)
-        self._kept[key] = made
 
 
 def _encoded(found: dict[str, Any]) -> tuple[bytes, float]:

@@ -32,54 +32,29 @@ class EventLoop:
         self.seconds += seconds
         await asyncio.sleep(0)
 
-    def get(self, *wanted: tuple[str, tuple[str, ...], int]) -> list[SharedDocument]:
+    def get(self, *wanted: tuple[str, tuple[str, ...]]) -> list[SharedDocument]:
         """The documents of sources that come at the same moment."""
 
         async def scenario() -> list[SharedDocument]:
             shared = SharedDocuments(context(), lambda: self.seconds, self.sleep)
-            return await asyncio.gather(*(shared.get(*each) for each in wanted))
+            return await asyncio.gather(*(shared.make(*each) for each in wanted))
 
         return asyncio.run(scenario())
 
 
 def test_documents_of_all_sources_take_a_share_of_the_event_loop_together(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = EventLoop(monkeypatch)
-    found = loop.get(*((f"ns{n}", ("errors",), now_ms()) for n in range(30)))
+    found = loop.get(*((f"ns{n}", ("errors",)) for n in range(30)))
     assert len({each.body for each in found}) == len(loop.made) == 30
     for before, made in zip(loop.made, loop.made[1:], strict=False):
         assert made - before >= PAUSE_FACTOR * DOCUMENT_SECONDS
 
 
-def test_sources_of_a_namespace_with_the_same_relations_share_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, since = EventLoop(monkeypatch), now_ms()
-    found = loop.get(*(("ns", ("errors",), since) for _ in range(30)))
-    assert len(loop.made) == 1
-    assert len({id(each) for each in found}) == 1
-    others = loop.get(("ns", ("errors",), since), ("ns", ("steps",), since), ("other", ("errors",), since))
-    assert len({each.body for each in others}) == 3
-
-
-def test_a_document_of_the_tick_before_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = EventLoop(monkeypatch)
-    first, second = loop.get(("ns", ("errors",), now_ms()), ("ns", ("errors",), now_ms() + 3_600_000))
-    assert len(loop.made) == 2
-    assert first is not second
-
-
-def test_sending_counts_for_each_source_that_a_document_is_sent_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, since = EventLoop(monkeypatch, rows="x" * (1 << 20)), now_ms()
-    found = loop.get(*(("ns", ("errors",), since) for _ in range(10)))
+def test_sending_counts_for_each_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = EventLoop(monkeypatch, rows="x" * (1 << 20))
+    found = loop.get(*((f"ns{n}", ("errors",)) for n in range(10)))
     sending = len(found[0].body) * shared_documents.SENDING_SECONDS_PER_BYTE
-    assert len(loop.made) == 1
-    assert loop.seconds >= PAUSE_FACTOR * (DOCUMENT_SECONDS + 9 * sending)
-
-
-def test_documents_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_documents, "KEPT_BYTES", 1000)
-    loop, since = EventLoop(monkeypatch, rows="x" * 300), now_ms()
-    namespaces = ("a", "b", "c", "d", "d", "c", "a")
-    loop.get(*((namespace, ("errors",), since) for namespace in namespaces))
-    assert len(loop.made) == 5  # a is made twice
+    assert loop.seconds >= PAUSE_FACTOR * 9 * (DOCUMENT_SECONDS + sending)
 
 
 def test_moments_of_namespaces_are_spread_within_the_tick() -> None:
