@@ -19,6 +19,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.limits import GatewayLimits, planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.query.query import QueryRequest, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
@@ -69,7 +70,7 @@ def ways(
         "query": lambda: prepare(context, statements, cast(RetainedTables, None), Anybody(), QueryRequest("ns", text)),
         "subscribe": lambda: plan_subject(context, limits, Anybody(), StreamSubject("ns", text), "subscribe"),
         "copy": lambda: plan_subject(context, limits, Anybody(), StreamSubject("ns", text), "copy"),
-        "explain": lambda: explain(context, shared, "anne", "ns", text),
+        "explain": lambda: explain(PlanAsker(context, shared, "anne", "ns"), text),
     }
 
 

@@ -16,6 +16,7 @@ from tidemark_operator.catalogue.dataflow_state import RevisionSet
 from tidemark_operator.errors import DefinitionRefused, QueryRefused, StatementRefused
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.unapplied import explain_manifests
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.planning.revision import RowCount
@@ -66,7 +67,7 @@ def manifest(name: str, sql: str, kind: str = "index", **more: Any) -> dict[str,
 def explained(context: ReconcileContext, *manifests: Any) -> dict[str, ExplainedPlan]:
     admission = PlannerAdmission(planner_queue())
     texts = [json.dumps(each) for each in manifests]
-    return dict(asyncio.run(explain_manifests(context, admission, "anne", "ns", texts)))
+    return dict(asyncio.run(explain_manifests(PlanAsker(context, admission, "anne", "ns"), texts)))
 
 
 @pytest.mark.parametrize("kind", ["index", "materializedView"])

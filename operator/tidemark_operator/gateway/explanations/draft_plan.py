@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.relations import parents
@@ -44,17 +45,20 @@ class DraftPlan:
     reads: tuple[Parent, ...]
 
 
-async def ask_planner(
-    context: ReconcileContext,
-    admission: PlannerAdmission,
-    caller: str,
-    request: PlanRequest,
-    doing: str,
-    namespace: str,
-) -> Planned | Refused:
-    """The planner's answer. Raises TooMany, PlannerUnavailable."""
-    text = " ".join((doing, request.dataflow, *(view.sql for view in request.views)))
-    return await admission.plan(caller, namespace, text, lambda: context.planner.plan(request, patient=True))
+@dataclass(frozen=True)
+class PlanAsker:
+    """A caller who asks for plans in a namespace."""
+
+    context: ReconcileContext
+    admission: PlannerAdmission
+    caller: str
+    namespace: str
+
+    async def plan(self, request: PlanRequest, *doing: str) -> Planned | Refused:
+        """The planner's answer. `doing`: what its failures are remembered by, beside the SQL. Raises TooMany,
+        PlannerUnavailable."""
+        text, ask = " ".join((*doing, *(view.sql for view in request.views))), self.context.planner.plan
+        return await self.admission.plan(self.caller, self.namespace, text, partial(ask, request, patient=True))
 
 
 def draft_of(

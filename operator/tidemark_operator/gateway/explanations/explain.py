@@ -10,10 +10,10 @@ from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.catalogue.replacement_closure import as_replaced, joins
 from tidemark_operator.catalogue.row_counts import OutdatedCount, counts_of_now, outdated
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
+from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.gateway.explanations.analyzed_plan import analyzed
-from tidemark_operator.gateway.explanations.draft_plan import ask_planner, columns_of_indexes, draft_of, rows_of
+from tidemark_operator.gateway.explanations.draft_plan import PlanAsker, columns_of_indexes, draft_of, rows_of
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
@@ -30,16 +30,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refused, ViewRequest
 
 
-async def explain(
-    context: ReconcileContext,
-    admission: PlannerAdmission,
-    caller: str,
-    namespace: str,
-    subject: str,
-    dialect: str = "spark",
-    *,
-    analyze: bool = False,
-) -> ExplainedPlan:
+async def explain(asker: PlanAsker, subject: str, dialect: str = "spark", *, analyze: bool = False) -> ExplainedPlan:
     """The plan. `subject`: a Dataflow's name, or SQL in `dialect`. `analyze`: with what its operators hold and cost on
     each replica.
 
@@ -51,7 +42,8 @@ async def explain(
     if len(subject.split()) > 1:
         if analyze:
             raise QueryRefused("a SELECT has nothing to analyze: no replica runs it; name a Dataflow")
-        return await _of_sql(context, admission, caller, namespace, subject, dialect)
+        return await _of_sql(asker, subject, dialect)
+    context, namespace = asker.context, asker.namespace
     state, revision = _planned(context, namespace, subject)
     sources = context.registry.sources(namespace)
     known = catalogue(sources, context.registry.dataflows(namespace), instance=state.instance)
@@ -64,9 +56,7 @@ async def explain(
     return analyzed(plan, context.running(namespace, state.instance), state.owner, revision) if analyze else plan
 
 
-async def explain_replan(
-    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, name: str
-) -> tuple[ExplainedPlan, bool]:
+async def explain_replan(asker: PlanAsker, name: str) -> tuple[ExplainedPlan, bool]:
     """The plan that `replan` would give the Dataflow now, and whether it has that already: the same plan, written to
     the same destinations. A note says what the revision would wait for.
 
@@ -75,6 +65,7 @@ async def explain_replan(
             begin.
         TooMany, PlannerUnavailable: as `explain`.
     """
+    context, namespace = asker.context, asker.namespace
     state, revision = _planned(context, namespace, name)
     body = context.cache.get(state.key)
     if body is None:
@@ -89,7 +80,7 @@ async def explain_replan(
         raise QueryRefused(f"replan would be refused: {error}") from None
     rows = counts_of_now(revision, current_row_counts(context, namespace, named_in(dataflow).lower()))
     request = plan_request(dataflow, sources, view, rows=rows)
-    planned = await ask_planner(context, admission, caller, request, "replan", namespace)
+    planned = await asker.plan(request, "replan", request.dataflow)
     if isinstance(planned, Refused):
         raise _replan_refusal(dataflow, planned)
     draft = draft_of(context, dataflow, state, planned, request, reading=view, dataflows=dataflows, doing="replan")
@@ -134,10 +125,9 @@ def _notes(key: Key, counts: tuple[OutdatedCount, ...], names: dict[GlobalId, st
         yield f"`kubectl tidemark replan {key.name} -n {key.namespace} --dry-run` shows the plan by the rows of now"
 
 
-async def _of_sql(
-    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, sql: str, dialect: str
-) -> ExplainedPlan:
+async def _of_sql(asker: PlanAsker, sql: str, dialect: str) -> ExplainedPlan:
     """The plan of a view with this text. Where the namespace has several instances, the plan imports no indexes."""
+    context, namespace = asker.context, asker.namespace
     dataflows = context.registry.dataflows(namespace)
     instances = {d.instance for d in dataflows}
     instance = instances.pop() if len(instances) == 1 else None
@@ -147,7 +137,7 @@ async def _of_sql(
     request = PlanRequest(
         "explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "", dialect
     )
-    planned = await admission.plan(caller, namespace, sql, lambda: context.planner.plan(request, patient=True))
+    planned = await asker.plan(request)
     if isinstance(planned, Refused):
         raise refusal(planned)
     return explain_planned(planned, columns_of_indexes(known), rows_of(known))

@@ -20,12 +20,12 @@ from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, joins
 from tidemark_operator.catalogue.row_counts import counts_of_now
 from tidemark_operator.errors import DefinitionRefused, QueryRefused, StatementRefused
-from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
+from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.gateway.definitions.definition import ExportDefinition, require_name
 from tidemark_operator.gateway.definitions.definitions import instance_of
 from tidemark_operator.gateway.definitions.refusals import absent, exists, of_api_error
-from tidemark_operator.gateway.explanations.draft_plan import DraftPlan, ask_planner, draft_of
+from tidemark_operator.gateway.explanations.draft_plan import DraftPlan, PlanAsker, draft_of
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
 from tidemark_operator.handlers.revisions.plan_revision import followed
@@ -46,9 +46,7 @@ MAX_PARTS = 32
 """The views, and the exports, of a manifest: as the CRD has it."""
 
 
-async def explain_manifests(
-    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, manifests: Sequence[str]
-) -> list[tuple[str, ExplainedPlan]]:
+async def explain_manifests(asker: PlanAsker, manifests: Sequence[str]) -> list[tuple[str, ExplainedPlan]]:
     """The plan of each Dataflow with its name, in the order of the manifests, as if all of them were applied.
 
     Raises:
@@ -57,11 +55,11 @@ async def explain_manifests(
     """
     if len(manifests) > MAX_MANIFESTS:
         raise QueryRefused(f"{len(manifests)} Dataflows are explained at once, more than the limit of {MAX_MANIFESTS}")
-    dataflows = [_parsed(context, namespace, _body(text)) for text in manifests]
+    dataflows = [_parsed(asker.context, asker.namespace, _body(text)) for text in manifests]
     names = [dataflow.meta.name for dataflow in dataflows]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise QueryRefused(f"two manifests have the name {twice[0]}")
-    drafts = _Drafts(context, admission, caller, namespace)
+    drafts = _Drafts(asker)
     left, waits, whys = dataflows, dict[str, set[str]](), dict[str, _InputsMissing]()
     while left:
         put_off = list[Dataflow]()
@@ -88,16 +86,14 @@ async def explain_manifests(
     return [(name, drafts.explained[name]) for name in names]
 
 
-async def explain_definition(
-    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, request: Any
-) -> ExplainedPlan:
+async def explain_definition(asker: PlanAsker, request: Any) -> ExplainedPlan:
     """The plan of the Dataflow that the definition (DefineRequest) would create, or edit.
 
     Raises:
         DefinitionRefused, StatementRefused: it cannot be as asked.
         QueryRefused, TooMany, PlannerUnavailable: as `explain_manifests`.
     """
-    definition = ExportDefinition.parse(request)
+    definition, context, namespace = ExportDefinition.parse(request), asker.context, asker.namespace
     if definition.namespace != namespace:
         raise QueryRefused(f"the definition is of namespace {definition.namespace}, not of {namespace}")
     check_length(definition.sql)
@@ -118,7 +114,7 @@ async def explain_definition(
         dataflow = _parsed(context, namespace, body)
     except QueryRefused as refused:  # an option's value that the CRD refuses
         raise DefinitionRefused("22023", str(refused)) from None
-    drafts = _Drafts(context, admission, caller, namespace)
+    drafts = _Drafts(asker)
     planned, asked = await drafts.ask(dataflow)
     if isinstance(planned, Refused):
         raise refusal(planned)
@@ -134,8 +130,8 @@ class _InputsMissing(StatementRefused):
 class _Drafts:
     """The Dataflows of a namespace as they would be with those that were added."""
 
-    def __init__(self, context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str) -> None:
-        self._context, self._admission, self._caller, self._namespace = context, admission, caller, namespace
+    def __init__(self, asker: PlanAsker) -> None:
+        self._asker, self._context, self._namespace = asker, asker.context, asker.namespace
         self._made: dict[str, DataflowState] = {}
         self.explained: dict[str, ExplainedPlan] = {}
 
@@ -164,8 +160,7 @@ class _Drafts:
         follows = followed({}, active, "", dataflow.replan)
         sources = self._context.registry.sources(self._namespace)
         request = plan_request(dataflow, sources, self._reading(dataflow), follows, rows)
-        answer = await ask_planner(self._context, self._admission, self._caller, request, "apply", self._namespace)
-        return answer, request
+        return await self._asker.plan(request, "apply", request.dataflow), request
 
     def draft(self, dataflow: Dataflow, planned: Planned, request: PlanRequest) -> DraftPlan:
         """The plan as it would be. Raises QueryRefused."""

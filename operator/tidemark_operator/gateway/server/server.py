@@ -30,6 +30,7 @@ from tidemark_operator.gateway.admission.limits import CALLS, GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.auth.password_logins import PasswordLogins
 from tidemark_operator.gateway.definitions.definitions import Definitions
+from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
 from tidemark_operator.gateway.explanations.unapplied import explain_definition, explain_manifests
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
@@ -225,19 +226,19 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             output = request.output or OUTPUTS[0]
             if output not in OUTPUTS:
                 raise QueryRefused(f"output {output!r:.40} is none of {', '.join(OUTPUTS)}")
-            asked = (self._context, self._limits.planner, access.caller, request.namespace, request.subject)
+            asker = PlanAsker(self._context, self._limits.planner, access.caller, request.namespace)
             if request.replan:
-                plan, same = await explain_replan(*asked)
+                plan, same = await explain_replan(asker, request.subject)
                 replan = "same" if same else "other"
                 return gateway_pb2.ExplainReply(text=plan.form(output), output=output, replan=replan)
             if request.manifests:
-                found = await explain_manifests(*asked[:-1], request.manifests)
+                found = await explain_manifests(asker, request.manifests)
                 made = [gateway_pb2.ExplainedManifest(name=name, text=plan.form(output)) for name, plan in found]
                 return gateway_pb2.ExplainReply(output=output, manifests=made)
             if request.HasField("definition"):
-                plan = await explain_definition(*asked[:-1], request.definition)
+                plan = await explain_definition(asker, request.definition)
                 return gateway_pb2.ExplainReply(text=plan.form(output), output=output)
-            plan = await explain(*asked, request.dialect or SPARK, analyze=request.analyze)
+            plan = await explain(asker, request.subject, request.dialect or SPARK, analyze=request.analyze)
             return gateway_pb2.ExplainReply(text=plan.form(output), output=output, analyzed=request.analyze)
 
     async def Why(self, request: Any, rpc: Any) -> Any:
