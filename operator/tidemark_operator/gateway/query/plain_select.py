@@ -26,11 +26,17 @@ from tidemark_protocol.types import BOOLEAN, INTEGRAL_WIDTH, Column, ColumnType,
 
 MAX_CHARACTERS = 4096
 MAX_LIMIT = 2**31 - 1
-_TOKEN = re.compile(
-    r"""[ \t\r\n]*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|`(?P<quoted>[^`]+)`|(?P<number>-?[0-9]{1,19})(?![\w.])
-    |'(?P<text>[^'\\$]*)'|(?P<mark>[*,.=;]))""",
-    re.VERBOSE,
+_SPACE = r"[ \t\r\n]*+"
+_NAME = r"(?:[A-Za-z_]\w*+|`[^`]+`)"
+_VALUE = r"(?:-?[0-9]{1,19}+(?![\w.])|'[^'\\$]*+')"
+_STATEMENT = re.compile(
+    rf"""~select\b~(?P<shown>\*|{_NAME}(?:~,~{_NAME})*+)~from\b~(?P<relation>{_NAME}(?:~\.~{_NAME})?+)
+    (?:~where\b~(?P<filter>{_NAME}~=~{_VALUE}(?:~and\b~{_NAME}~=~{_VALUE})*+))?+
+    (?:~limit\b~(?P<limit>[0-9]{{1,19}}+(?![\w.])))?+~;?~""".replace("~", _SPACE),
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
+_NAMES = re.compile(_NAME, re.ASCII)
+_EQUALITIES = re.compile(rf"({_NAME}){_SPACE}={_SPACE}({_VALUE})", re.ASCII)
 # words that have another meaning than a column in SQL
 _NOT_NAMES = frozenset(
     """all and any array as between by case cast current_date current_path current_time current_timestamp current_user
@@ -38,7 +44,6 @@ _NOT_NAMES = frozenset(
     localtimestamp map minus named_struct not null offset or order select session_user some struct table then timestamp
     timestamp_ltz timestamp_ntz top transform true union user values when where with""".split()
 )
-Tokens = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,9 @@ class RelationNames:
 
 def recognise(sql: str, names: RelationNames) -> PlannedPeek | None:
     """The planner's peek for a plain SELECT; None for every other statement."""
-    tokens = _tokens(sql)
-    if tokens is None:
-        return None
-    read = _Reader(tokens)
+    found = _STATEMENT.fullmatch(sql) if len(sql) <= MAX_CHARACTERS else None
     try:
-        return _select(read, names)
+        return None if found is None else _select(found, names)
     except _OtherStatement:
         return None
 
@@ -74,17 +76,14 @@ class _OtherStatement(Exception):
     """The statement is no plain SELECT; the planner plans it."""
 
 
-def _select(read: _Reader, names: RelationNames) -> PlannedPeek:
-    read.keyword("select")
-    shown = None if read.accepts("*") else read.columns()
-    read.keyword("from")
-    relation = names.relations.get(read.relation())
-    if relation is None:
+def _select(statement: re.Match[str], names: RelationNames) -> PlannedPeek:
+    shown = None if statement["shown"] == "*" else _names(statement["shown"])
+    relation = names.relations.get(tuple(name.lower() for name in _names(statement["relation"])))
+    limit = None if statement["limit"] is None else int(statement["limit"])
+    if relation is None or (limit is not None and limit > MAX_LIMIT):
         raise _OtherStatement
     positions = _positions(relation)
-    equal = _equalities(read, relation, positions) if read.accepts("where") else {}
-    limit = read.limit()
-    read.end()
+    equal = _equalities(statement["filter"] or "", relation, positions)
     whole = tuple(range(len(relation.columns)))
     projection = whole if shown is None else tuple(_column_position(positions, c) for c in shown)
     columns = tuple(relation.columns[at] for at in projection)
@@ -105,31 +104,38 @@ def _positions(relation: Relation) -> dict[str, int]:
     return positions
 
 
-def _equalities(read: _Reader, relation: Relation, positions: Mapping[str, int]) -> dict[int, Literal]:
+def _names(text: str) -> list[str]:
+    """The names in a part of the statement, without quotes; raises _OtherStatement for a word that is none."""
+    found = _NAMES.findall(text)
+    if not _NOT_NAMES.isdisjoint(name.lower() for name in found):
+        raise _OtherStatement
+    return [name.strip("`") for name in found]
+
+
+def _equalities(text: str, relation: Relation, positions: Mapping[str, int]) -> dict[int, Literal]:
     """The values that the filter demands, by the columns' positions; raises _OtherStatement where one is compared
     twice."""
     values: dict[int, Literal] = {}
-    while True:
-        at = _column_position(positions, read.name())
+    for quoted, value in _EQUALITIES.findall(text):
+        (name,) = _names(quoted)
+        at = _column_position(positions, name)
         if at in values:
             raise _OtherStatement
-        read.mark("=")
-        values[at] = _literal(read, relation.columns[at])
-        if not read.accepts("and"):
-            return values
+        values[at] = _literal(value, relation.columns[at])
+    return values
 
 
 def _equality(column: Column, at: int, value: Literal) -> ScalarExpr:
     return call("=", (ColumnRef(at, column.type, column.nullable), value), BOOLEAN)
 
 
-def _literal(read: _Reader, column: Column) -> Literal:
+def _literal(value: str, column: Column) -> Literal:
     """The value in the planner's form. A number that does not fit the column would widen the comparison: refused."""
-    kind, value = read.next()
-    if kind == "number" and column.type.name in ("int", "bigint") and _fits(int(value), column.type):
+    if value.startswith("'"):
+        if column.type.name == "string":
+            return Literal(value[1:-1], column.type)
+    elif column.type.name in ("int", "bigint") and _fits(int(value), column.type):
         return Literal(str(int(value)), column.type)
-    if kind == "text" and column.type.name == "string":
-        return Literal(value, column.type)
     raise _OtherStatement
 
 
@@ -143,74 +149,3 @@ def _column_position(positions: Mapping[str, int], name: str) -> int:
     if name not in positions:
         raise _OtherStatement
     return positions[name]
-
-
-def _tokens(sql: str) -> Tokens | None:
-    """Words, literals and punctuation; None for a text with anything else, such as a comment."""
-    if len(sql) > MAX_CHARACTERS:
-        return None
-    found, at, text = Tokens(), 0, sql.rstrip(" \t\r\n")
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None or match.lastgroup is None:
-            return None
-        found.append((match.lastgroup, match[match.lastgroup]))
-        at = match.end()
-    return found
-
-
-class _Reader:
-    """Reads the tokens in order; every method raises _OtherStatement for an unexpected token."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens, self._at = tokens, 0
-
-    def next(self) -> tuple[str, str]:
-        if self._at == len(self._tokens):
-            raise _OtherStatement
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def accepts(self, text: str) -> bool:
-        """Whether this keyword or punctuation comes next; it is consumed then."""
-        if self._at < len(self._tokens):
-            kind, value = self._tokens[self._at]
-            if kind in ("word", "mark") and value.lower() == text:
-                self._at += 1
-                return True
-        return False
-
-    def keyword(self, text: str) -> None:
-        if not self.accepts(text):
-            raise _OtherStatement
-
-    mark = keyword
-
-    def name(self) -> str:
-        kind, value = self.next()
-        if kind == "quoted" or (kind == "word" and value.lower() not in _NOT_NAMES):
-            return value
-        raise _OtherStatement
-
-    def columns(self) -> list[str]:
-        found = [self.name()]
-        while self.accepts(","):
-            found.append(self.name())
-        return found
-
-    def relation(self) -> tuple[str, ...]:
-        first = self.name().lower()
-        return (first, self.name().lower()) if self.accepts(".") else (first,)
-
-    def limit(self) -> int | None:
-        if not self.accepts("limit"):
-            return None
-        kind, value = self.next()
-        if kind != "number" or not 0 <= int(value) <= MAX_LIMIT:
-            raise _OtherStatement
-        return int(value)
-
-    def end(self) -> None:
-        self.accepts(";")
-        if self._at != len(self._tokens):
-            raise _OtherStatement
