@@ -8,59 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.planning.revision import Parent
+
+_NOTHING: tuple[RevisionSet | None, tuple[Parent, ...], tuple[Parent, ...]] = (None, (), ())
 
 
 class ReaderIndex:
     def __init__(self) -> None:
-        self._entries: dict[Key, _Entry] = {}
+        self._states: dict[Key, DataflowState] = {}
+        self._seen: dict[Key, tuple[RevisionSet | None, tuple[Parent, ...], tuple[Parent, ...]]] = {}
+        """The `revisions` and `planning.reads` that each Dataflow had when it was looked at last, and what it read."""
         self._readers: dict[tuple[str, Parent], set[Key]] = {}
 
     def put(self, state: DataflowState) -> None:
         self.forget(state.key)
-        self._entries[state.key] = _Entry(state)
+        self._states[state.key], self._seen[state.key] = state, _NOTHING
 
     def forget(self, key: Key) -> None:
-        if entry := self._entries.pop(key, None):
-            self._change(entry.state, entry.reads, ())
+        if self._states.pop(key, None) is not None:
+            self._change(key, self._seen.pop(key)[2], ())
 
     def of(self, key: Key) -> Iterable[Key]:
         """Dataflows that read the object."""
-        for entry in self._entries.values():
-            if entry.is_old:
-                before = entry.reads
-                entry.renew()
-                self._change(entry.state, before, entry.reads)
+        for reader, state in self._states.items():
+            revisions, storing, before = self._seen[reader]
+            if state.revisions is not revisions or state.planning.reads is not storing:
+                self._seen[reader] = state.revisions, state.planning.reads, state.reads
+                self._change(reader, before, state.reads)
         return self._readers.get((key.namespace, Parent(key.resource.kind, key.name)), ())
 
-    def _change(self, state: DataflowState, before: Iterable[Parent], now: Iterable[Parent]) -> None:
-        namespace = state.key.namespace
+    def _change(self, reader: Key, before: Iterable[Parent], now: Iterable[Parent]) -> None:
         for parent in before:
-            readers = self._readers.get((namespace, parent), set())
-            readers.discard(state.key)
+            readers = self._readers.get((reader.namespace, parent), set())
+            readers.discard(reader)
             if not readers:
-                self._readers.pop((namespace, parent), None)
+                self._readers.pop((reader.namespace, parent), None)
         for parent in now:
-            self._readers.setdefault((namespace, parent), set()).add(state.key)
-
-
-class _Entry:
-    """The objects that one Dataflow read when the index looked at it last."""
-
-    __slots__ = ("_revisions", "_storing", "reads", "state")
-
-    def __init__(self, state: DataflowState) -> None:
-        self.state = state
-        self.reads: tuple[Parent, ...] = ()
-        self._revisions: object = None
-        self._storing: object = None
-
-    @property
-    def is_old(self) -> bool:
-        return self.state.revisions is not self._revisions or self.state.planning.reads is not self._storing
-
-    def renew(self) -> None:
-        self._revisions, self._storing = self.state.revisions, self.state.planning.reads
-        self.reads = self.state.reads
+            self._readers.setdefault((reader.namespace, parent), set()).add(reader)

@@ -57,9 +57,8 @@ class MemoryExhaustion:
 @dataclass(eq=False)
 class _Group:
     """The exports of one dataflow. `missing`: those that have not hydrated; `imports`: indexes; `schedules`:
-    commands that are not sent yet; `admitted`: the dataflow is in a slot; `released`: the slot is recorded, so the
-    dataflow may be scheduled. `progress`: a hash of the last progress report; `moved_ms`: when it last changed;
-    `stalled_ms`: for how long it has not. `was_known`: the replica had it when the connection began; `began`: its
+    commands that are not sent yet; `released`: the slot is recorded, so the dataflow may be scheduled. `progress`: a
+    hash of the last progress report; `moved_ms`: when it last changed, if it has not since (`moved`). `was_known`: the replica had it when the connection began; `began`: its
     hydration, at `began_ms` if that is known; `outcome`: of an export that ended, if it did not hydrate."""
 
     owner: str
@@ -67,7 +66,6 @@ class _Group:
     imports: frozenset[GlobalId]
     missing: set[GlobalId]
     schedules: list[Schedule] = field(default_factory=list)
-    admitted: bool = False
     released: bool = False
     was_known: bool = False
     began: bool = False
@@ -76,7 +74,6 @@ class _Group:
     progress: int | None = None
     moved: bool = True
     moved_ms: int = 0
-    stalled_ms: int = 0
 
 
 class HydrationGate:
@@ -98,6 +95,7 @@ class HydrationGate:
         self._groups: dict[GlobalId, _Group] = {}
         self._admitted: dict[_Group, None] = {}  # this and the next are in order of arrival
         self._waiting: dict[_Group, None] = {}
+        self._now_ms = 0
         self._cleared: list[str] = []
         self._out_of_memory: list[MemoryExhaustion] = []
         self._failing: dict[GlobalId, _Group] = {}
@@ -197,7 +195,7 @@ class HydrationGate:
         for group in self._admitted:
             if group.moved or not group.released:
                 group.moved, group.moved_ms = False, now_ms
-            group.stalled_ms = now_ms - group.moved_ms
+        self._now_ms = now_ms
         return self.admit()
 
     def admit(self, *, suspects: bool = True) -> list[Command]:
@@ -206,7 +204,6 @@ class HydrationGate:
         while (group := self._next(suspects)) is not None:
             del self._waiting[group]
             self._admitted[group] = None
-            group.admitted = True
             if not self._policy.recorded:
                 released += self._begin(group)
         return released
@@ -219,11 +216,10 @@ class HydrationGate:
         if group.released:
             return [command]
         group.schedules.append(command)
-        if group.owner in self._resumed and not group.admitted:
-            group.admitted = True
+        if group.owner in self._resumed and group not in self._admitted:
             self._admitted[group] = None
             return self._begin(group, resumed=True)
-        if not group.admitted:
+        if group not in self._admitted:
             self._waiting[group] = None
         # a replay schedules one dataflow after the other, so one in good standing may still follow a suspect
         return self.admit(suspects=False)
@@ -246,9 +242,8 @@ class HydrationGate:
         self._admitted.pop(group, None)
         self._record(group, RAN_OUT)
         self._out_of_memory.append(MemoryExhaustion(group.owner, not self._admitted, attempt))
-        group.admitted = group.released = group.was_known = False
-        group.outcome = ""
-        group.moved, group.stalled_ms = True, 0
+        group.released = group.was_known = False
+        group.outcome, group.moved = "", True
         group.schedules = [Schedule(export) for export in sorted(group.missing)]
         self._waiting[group] = None
         return []
@@ -262,7 +257,7 @@ class HydrationGate:
             self._record(failing, HYDRATED)
         if group is None:
             return self.admit()
-        if group.admitted and self._standing(group) is HydrationStanding.SUSPECT and group.missing == {id}:
+        if group in self._admitted and self._standing(group) is HydrationStanding.SUSPECT and group.missing == {id}:
             self._cleared.append(group.owner)
         return self._finish_export(id, HYDRATED)
 
@@ -270,7 +265,7 @@ class HydrationGate:
         """The next dataflow to admit: one in good standing, else a suspect where no other occupant is left."""
         if len(self._admitted) >= MOST_OCCUPANTS:
             return None
-        moving = [group for group in self._admitted if group.stalled_ms < STALL_MS]
+        moving = [group for group in self._admitted if group.moved or self._now_ms - group.moved_ms < STALL_MS]
         if len(moving) >= self._policy.concurrency or not all(map(self._is_clear, moving)):
             return None
         for group in self._ready_groups():  # a thousand may wait: look no further than the first
