@@ -96,8 +96,8 @@ class Instance:
         self._transients.add(dataflow.description, dataflow.target)
         for replica, link in self._links.items():
             link.exclude(self.excluded.ids(replica, [dataflow.owner]))
-        self._broadcast(created)
-        self._broadcast(self.dataflows.schedule())
+        self.broadcast(created)
+        self.broadcast(self.dataflows.schedule())
 
     def drop(
         self, owner: str, over: Iterable[ShardId] = (), cause: str = "the dataflow that it reads was dropped"
@@ -106,7 +106,7 @@ class Instance:
         could not create them. `over`: its tables that no dataflow will write again; `cause`: for the clients'
         messages."""
         news = self._end(self.dataflows.visitors(owner, over), EndMessage(cause, self.dataflows.successor_since(owner)))
-        self._broadcast(self.dataflows.drop(owner))
+        self.broadcast(self.dataflows.drop(owner))
         return [*news, *self._reap()]
 
     def end_readers(self, over: Iterable[ShardId], ending: EndMessage) -> list[Notice]:
@@ -117,22 +117,18 @@ class Instance:
         news: list[Notice] = []
         for visitor in visitors:
             news += self._transients.fail(visitor.description, ending)
-            self._broadcast(self.dataflows.drop(visitor.owner))
+            self.broadcast(self.dataflows.drop(visitor.owner))
         return news
 
     def take_over(self, owner: str, term: WriterTerm) -> None:
         """Let a dataflow write what its predecessor wrote, under this term."""
-        self._broadcast(self.dataflows.take_over(owner, term))
-
-    def configure(self, command: Command) -> None:
-        """Send UpdateConfiguration to all replicas, also to those that connect later."""
-        self._broadcast([command])
+        self.broadcast(self.dataflows.take_over(owner, term))
 
     def initialized(self) -> None:
         """All stored revisions are installed, or wait: replicas may reconcile, and drop what they were not sent."""
         if not self._initialized:
             self._initialized = True
-            self._broadcast([InitializationComplete()])
+            self.broadcast([InitializationComplete()])
 
     def connect(
         self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = (), has: Has = None
@@ -142,7 +138,7 @@ class Instance:
         self.initialized()
         notices = self.disconnect(replica)
         compacted, begins = self.disconnected.described(has, now_ms)
-        self._broadcast(compacted)
+        self.broadcast(compacted)
         known = () if has is None else [id for dataflow in has.dataflows for id in dataflow.export_ids]
         gate = HydrationGate(self.hydration_policy, self.dataflows.owner_of, hydrating, self._is_resource, known)
         link = self._links[replica] = ReplicaLink(connection, gate)
@@ -236,7 +232,7 @@ class Instance:
         recipients = [replica for replica, link in self._links.items() if not link.excludes(peek)]
         self.peeks.add(peek, recipients if target is None else {target} & {*recipients}, target)
         if target is None:
-            self._broadcast([peek])
+            self.broadcast([peek])
         else:
             self.send_to(target, peek)
         return []
@@ -268,7 +264,7 @@ class Instance:
                 news += self.shard_reports.view_advanced(finished.shard, finished.write)
         news += [DataflowChanged(owner) for owner in self.dataflows.end_attribution.outrun()]
         self.dataflows.compare(now_ms)  # where no frontier moves, no report renews that it is level
-        self._broadcast(self.dataflows.schedule())
+        self.broadcast(self.dataflows.schedule())
         self.disconnected.maintain(now_ms)
         for replica, link in self._links.items():
             link.admit(now_ms)
@@ -276,7 +272,7 @@ class Instance:
             news += link.news(replica)
             if why := self.disconnected.out_of_reach(replica):
                 link.refuse(why)
-        self._broadcast(self.dataflows.compact(now_ms))
+        self.broadcast(self.dataflows.compact(now_ms))
         self.ingestions.maintain()
         if self._links:
             for command in self.shards.due_compactions(now_ms, self._storage):
@@ -285,7 +281,8 @@ class Instance:
                 self.send_to(self.replicas[turn % len(self._links)], command)
         return [*news, *self._tell(self.peeks.overdue(now_ms, self.dataflows.is_answered)), *self._reap()]
 
-    def _broadcast(self, commands: Iterable[Command]) -> None:
+    def broadcast(self, commands: Iterable[Command]) -> None:
+        """Send commands to all replicas, also to those that connect later."""
         for command in commands:
             self.history.push(command)
             for link in self._links.values():
@@ -319,7 +316,10 @@ class Instance:
         except ProtocolViolation as error:
             self._links[replica].refuse(str(error))
             return []
-        return [] if heard is None else [*heard.news, *self._frontiers(replica, heard.report, now_ms)]
+        if heard is None:
+            return []
+        report, news = heard
+        return [*news, *self._frontiers(replica, report, now_ms)]
 
     def _frontiers(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> list[Notice]:
         collection = self.dataflows.collection(report.id)

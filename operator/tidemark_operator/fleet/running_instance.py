@@ -111,7 +111,7 @@ class RunningInstance(InstanceFacade):
             clock=now_ms,
         )
         super().__init__(Instance(shards, hydration_policy, config.storage_location))
-        self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
+        self.core.broadcast([UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES)])
         self.max_result_bytes = DEFAULT_RESULT_BYTES
         self.lag_ms: int | None = None
         self.publish_locations: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class RunningInstance(InstanceFacade):
         if changed or most is not None:
             self._settings |= changed
             self.max_result_bytes = max_result_bytes
-            self.core.configure(UpdateConfiguration(most, changed))
+            self.core.broadcast([UpdateConfiguration(most, changed)])
             self.flush()
 
     def attach(self, replica: ReplicaId, address: str, dialer: ChannelFactory = PLAIN_CHANNELS) -> None:

@@ -217,7 +217,7 @@ def test_a_replica_that_takes_no_commands_is_cut_off_by_the_next_probe(
         replica.listens.clear()
         while instance.core.links[0].queued <= replica_link.MAX_OUTBOX:
             for _ in range(replica_link.MAX_OUTBOX):
-                instance.core.configure(c.UpdateConfiguration(settings={"large": "x" * 1_000_000}))
+                instance.core.broadcast([c.UpdateConfiguration(settings={"large": "x" * 1_000_000})])
             instance.flush()
             await asyncio.sleep(0.05)
         assert len(replica.streams) == 1

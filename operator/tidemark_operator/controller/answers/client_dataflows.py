@@ -9,7 +9,6 @@ So holds, compaction and the end of a dropped dataflow are those of every collec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.answers.copies import Copies, CopyAnswer
@@ -22,14 +21,6 @@ from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, Sub
 News = SubscribeAdvanced | CopyAnswer
 LAG_MS = 1
 """The read policy of a client's dataflow, in milliseconds: a subscribe resumes where its client is, and no earlier."""
-
-
-@dataclass(frozen=True)
-class ClientReport:
-    """`report`: the replica's frontiers; `news`: for the client."""
-
-    report: Frontiers
-    news: Sequence[News]
 
 
 class ClientDataflows:
@@ -67,20 +58,20 @@ class ClientDataflows:
 
     def hear(
         self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, recipients: Recipients, *, dropped: bool
-    ) -> ClientReport | None:
-        """Take a response; None where its dataflow is gone. `dropped`: whether the dataflow was dropped. Raises:
-        ProtocolViolation."""
+    ) -> tuple[Frontiers, Sequence[News]] | None:
+        """Take a response; return the replica's frontiers, and news for the client; None where its dataflow is gone.
+        `dropped`: whether the dataflow was dropped. Raises: ProtocolViolation."""
         id = response.id
         if isinstance(response, CopyToResponse):
             if not self._copies.has(id):
                 return None
             if isinstance(response.result, CopyToDropped) and not dropped:
                 raise ProtocolViolation(f"replica {replica} dropped copy {id} without being told to")
-            return ClientReport(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, recipients))
+            return _all_at(id, Frontier.empty()), self._copies.hear(replica, response, recipients)
         if not self._subscribes.has(id):
             return None
         reached, news = self._subscribes.hear(replica, response, recipients, dropped=dropped)
-        return ClientReport(_all_at(id, reached), news)
+        return _all_at(id, reached), news
 
 
 def _all_at(id: GlobalId, frontier: Frontier) -> Frontiers:

@@ -41,7 +41,7 @@ from tidemark_operator.gateway.definitions.readiness import (
     until_serving,
 )
 from tidemark_operator.gateway.definitions.refusals import absent, changed, exists, not_created, of_api_error
-from tidemark_operator.gateway.definitions.shared_source import SharedSources
+from tidemark_operator.gateway.definitions.shared_source import SharedSources, instance_of
 from tidemark_operator.gateway.definitions.table_definition import (
     AddedColumns,
     TableDefinition,
@@ -49,7 +49,6 @@ from tidemark_operator.gateway.definitions.table_definition import (
     require_table,
     table_names,
 )
-from tidemark_operator.gateway.query.query import only_instance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Body, Conflict
@@ -247,7 +246,7 @@ class Definitions:
         self, access: Access, definition: ExportDefinition | TableDefinition, key: Key, request: Any
     ) -> tuple[str, Body]:
         """The outcome, and the object as it is stored."""
-        instance = instance_of(self._context, definition, request)
+        instance = instance_of(self._context, definition, request.instance)
         spec, resource = definition.spec(instance), key.resource
         if isinstance(definition, ExportDefinition):
             await self._plan(access, definition, instance)
@@ -312,19 +311,6 @@ class Definitions:
         planned = await self._limits.planner.plan(access.caller, namespace, sql, ask)
         if isinstance(planned, Refused):
             await raise_refusal(access, namespace, planned)
-
-
-def instance_of(context: ReconcileContext, definition: ExportDefinition | TableDefinition, request: Any) -> str:
-    """The instance of an object that is created. Raises DefinitionRefused: none is named, and there is not one."""
-    asked = definition.options.get("instance") or request.instance
-    instance = asked or only_instance(context, definition.namespace)
-    if instance is None:
-        raise DefinitionRefused(
-            "22023",
-            f"namespace {definition.namespace} does not have exactly one ComputeInstance: name one, "
-            "WITH (instance = ...)",
-        )
-    return str(instance)
 
 
 def _parsed(request: Any) -> AnyDefinition:

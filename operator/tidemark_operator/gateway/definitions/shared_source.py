@@ -21,7 +21,7 @@ from tidemark_operator.catalogue.source_tables import readers_of
 from tidemark_operator.errors import DefinitionRefused
 from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
-from tidemark_operator.gateway.definitions.definition import CHANGED_BY, is_of
+from tidemark_operator.gateway.definitions.definition import CHANGED_BY, Asked, is_of
 from tidemark_operator.gateway.definitions.readiness import settled, until_columns, until_refused
 from tidemark_operator.gateway.definitions.refusals import being_deleted, changed, dropped, exists, not_created
 from tidemark_operator.gateway.definitions.table_definition import TableDefinition, table_names, without_table
@@ -34,6 +34,16 @@ from tidemark_protocol.plan.successors import spec_name
 
 ATTEMPTS, PAUSE_SECONDS = 10, 0.2
 """The number of looks of a statement, and its longest pause before each."""
+
+
+def instance_of(context: ReconcileContext, asked: Asked, default: str) -> str:
+    """The instance of an object that is created. `default`: unless an option names one; empty: the only one. Raises
+    DefinitionRefused: there is not one."""
+    instance = asked.options.get("instance") or default or only_instance(context, asked.namespace)
+    if instance is None:
+        text = f"namespace {asked.namespace} does not have exactly one ComputeInstance"
+        raise DefinitionRefused("22023", f"{text}: name one, WITH (instance = ...)")
+    return instance
 
 
 class SharedSources:
@@ -149,10 +159,7 @@ class SharedSources:
 
     async def _created(self, access: Access, asked: TableDefinition, key: Key, default: str) -> Body:
         """A new DataSource. Raises Conflict, DefinitionRefused."""
-        instance = asked.options.get("instance") or default or only_instance(self._context, key.namespace)
-        if instance is None:
-            text = f"namespace {key.namespace} does not have exactly one ComputeInstance"
-            raise DefinitionRefused("22023", f"{text}: name one, WITH (instance = ...)")
+        instance = instance_of(self._context, asked, default)
         await self._require_free(key, [asked.table], asked.table)
         metadata = {"name": key.name, "namespace": key.namespace, "annotations": asked.annotations(access.caller)}
         body = {"metadata": metadata, "spec": asked.spec(instance)}

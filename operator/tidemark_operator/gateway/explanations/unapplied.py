@@ -23,8 +23,8 @@ from tidemark_operator.errors import DefinitionRefused, QueryRefused, StatementR
 from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.auth.rights import refusal
 from tidemark_operator.gateway.definitions.definition import ExportDefinition, require_name
-from tidemark_operator.gateway.definitions.definitions import instance_of
 from tidemark_operator.gateway.definitions.refusals import absent, exists, of_api_error
+from tidemark_operator.gateway.definitions.shared_source import instance_of
 from tidemark_operator.gateway.explanations.draft_plan import DraftPlan, PlanAsker, draft_of
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.current_row_counts import current_row_counts
@@ -106,7 +106,7 @@ async def explain_definition(asker: PlanAsker, request: Any) -> ExplainedPlan:
     if found is not None and request.action == "create":
         raise exists(definition.name)
     if found is None:
-        spec = definition.spec(instance_of(context, definition, request))
+        spec = definition.spec(instance_of(context, definition, request.instance))
     else:
         spec = _merged(found["spec"], definition.patch(found))
     body = {"metadata": {"name": definition.name}, "spec": spec}
