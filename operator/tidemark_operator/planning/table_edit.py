@@ -109,7 +109,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec, repeated: Colle
         elif taken:
             refused = taken
         elif before is None or not _is_same(table, before):
-            refused, reason = _another(table, before)
+            refused, reason = _another(table, before), TableEdit.reason
         else:
             changed += _with_on_gap(table, pinned)
     removed = tuple(table for table in pinned.tables if named_in(pinned, table) in known)
@@ -178,14 +178,14 @@ def _followed_as(table: Any, pinned: Iterable[Any]) -> str:
     return ""
 
 
-def _another(table: Any, pinned: Any) -> tuple[str, str]:
-    """The reason why the table of the spec is not the pinned one of its name, for people and for the condition.
-    `pinned`: None where that one was removed."""
+def _another(table: Any, pinned: Any) -> str:
+    """The reason why the table of the spec is not the pinned one of its name. `pinned`: None where that one was
+    removed."""
     if pinned is None:
         why = "was removed, and a table of that name is another one: give it another name, or make another DataSource"
-        return f"table {table.name} {why}", TableEdit.reason
+        return f"table {table.name} {why}"
     why = f"table {table.name} is ingested as it was defined first, which cannot be edited"
-    return f"{why}: take the edit back, or give the table another name", TableEdit.reason
+    return f"{why}: take the edit back, or give the table another name"
 
 
 def _with_on_gap(table: Any, pinned: IngestionDescription) -> list[KafkaTable]:
@@ -214,18 +214,18 @@ def _with_columns_of(table: Any, pinned: Any) -> Any:
     """The table with the columns that were found when it was pinned, where it declares none; of a table of Delta or
     PostgreSQL also where it declares the same ones in another order: they are a set. A relation keeps those of its
     pinning."""
-    named = replace(table, name=pinned.name)
-    if isinstance(named, FilesTable | KafkaTable) and type(named) is type(pinned):
-        named = replace(named, added=pinned.added)
-    if isinstance(named, KafkaTable):
-        named = replace(named, successor=pinned.successor)
+    named = _as_pinned(table, pinned)
     if _names_columns(named, pinned) and set(named.names) == set(pinned.names):
-        named = _with_names_of(named, pinned)
-    if isinstance(named, IntrospectionTable):
-        named = replace(named, columns=pinned.columns)
-    if isinstance(named, KafkaTable) and isinstance(pinned, KafkaTable):
-        named = _with_schemas_of(named, pinned)
-    return replace(named, columns=pinned.columns) if getattr(table, "columns", ()) is None else named
+        named = _as_pinned(named, pinned, "names")
+    if isinstance(table, IntrospectionTable) or getattr(table, "columns", ()) is None:
+        named = _as_pinned(named, pinned, "columns")
+    return _with_schemas_of(named, pinned) if isinstance(table, KafkaTable) and type(table) is type(pinned) else named
+
+
+def _as_pinned(table: Any, pinned: Any, *more: str) -> Any:
+    """The table of the spec with what its pinning gave it, and with `more` fields of the pinned one."""
+    fields = [field for field in ("name", "added", "successor", *more) if hasattr(table, field)]
+    return replace(table, **{field: getattr(pinned, field) for field in fields if hasattr(pinned, field)})
 
 
 def _takes_other_columns(table: Any, pinned: Any) -> bool:
@@ -233,17 +233,11 @@ def _takes_other_columns(table: Any, pinned: Any) -> bool:
     in nothing else."""
     if not _names_columns(table, pinned) or set(table.names) == set(pinned.names):
         return False
-    return bool(_with_names_of(replace(table, name=pinned.name, columns=pinned.columns), pinned) == pinned)
+    return bool(_as_pinned(table, pinned, "columns", "names") == pinned)
 
 
 def _names_columns(table: Any, pinned: Any) -> bool:
     return isinstance(table, DeltaTable | PostgresTable) and type(table) is type(pinned)
-
-
-def _with_names_of(table: Any, pinned: Any) -> Any:
-    """The table with the columns that the pinned one names, and in its place in the row of successors."""
-    named = replace(table, names=pinned.names)
-    return replace(named, successor=pinned.successor) if isinstance(named, PostgresTable) else named
 
 
 def _succeeding(table: Any, known: Iterable[str]) -> Any:
@@ -270,7 +264,7 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
         return _with_other_schema(table, pinned)
     if table.columns is None:
         return None
-    if _with_columns_as_pinned(table, pinned) != pinned:
+    if not _is_same(_as_pinned(table, pinned, "columns", "pointers"), pinned):
         return None
     before, now = ({c.name: c for c in columns or ()} for columns in (pinned.columns, table.columns))
     new = [column for column in table.columns if column.name not in before]
@@ -278,7 +272,7 @@ def _with_added_columns(table: Any, pinned: Any) -> _AddedColumns | None:
         pass
     elif changed := [name for name, column in before.items() if now.get(name) != column]:
         what = f"column {changed[0]} is another one, or gone: its rows have it as it was; columns can only be added"
-    elif _other_pointers(table, pinned, before):
+    elif isinstance(table, WrittenTable) and _pointers(table, before) != _pointers(pinned, before):
         what = "a jsonPointer of an earlier column is another one; columns can only be added"
     elif required := [column.name for column in new if not column.nullable]:
         what = f"column {required[0]} is new and not nullable, but the rows that are there have no value for it"
@@ -317,21 +311,10 @@ def _not_in_csv(table: Any, pinned: Any) -> str:
     return ""
 
 
-def _other_pointers(table: Any, pinned: Any, names: Collection[str]) -> bool:
-    return isinstance(table, WrittenTable) and _pointers(table, names) != _pointers(pinned, names)
-
-
 def _with_schemas_of(table: KafkaTable, pinned: Any) -> KafkaTable:
     """The table with the schemas that were found when it was pinned."""
     text, key_text = (each.text if each is not None else "" for each in (pinned.schema, pinned.key_schema))
     return replace(table, schema=pinned_as(table.schema, text), key_schema=pinned_as(table.key_schema, key_text))
-
-
-def _with_columns_as_pinned(table: WrittenTable | FilesTable | KafkaTable, pinned: Any) -> Any:
-    of_any_kind: Any = replace(table, name=pinned.name, columns=pinned.columns, added=pinned.added)
-    if isinstance(table, KafkaTable):
-        return replace(_with_schemas_of(of_any_kind, pinned), on_gap=pinned.on_gap, successor=pinned.successor)
-    return replace(of_any_kind, pointers=pinned.pointers) if isinstance(table, WrittenTable) else of_any_kind
 
 
 def _later_gone(name: str) -> str:
