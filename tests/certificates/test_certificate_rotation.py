@@ -280,12 +280,12 @@ def test_the_authority_waits_for_a_holder_with_an_unwritable_certificate() -> No
         for _ in range(5):
             await keeper.look()
             clock.forward(days=1)
-        assert keeper.step is AuthorityStep.INTRODUCING
+        assert keeper._current.authority.step is AuthorityStep.INTRODUCING
         store.before = lambda _: None
         for _ in range(5):
             await keeper.look()
             clock.forward(days=1)
-        assert keeper.step is AuthorityStep.STEADY
+        assert keeper._current.authority.step is AuthorityStep.STEADY
 
     asyncio.run(scenario())
 

@@ -41,7 +41,7 @@ def test_every_connection_of_a_rotation_comes_about(tmp_path: Path) -> None:
         clock.forward(days=244)
         for place, identity in HOLDERS:
             await keeper.hold(place, identity)
-        steps, first = [keeper.step], TlsChannels(R1, keeper.material).channel(address(R1), ())
+        steps, first = [keeper._current.authority.step], TlsChannels(R1, keeper.material).channel(address(R1), ())
         with ExitStack() as servers:
             for place, identity in HOLDERS:
                 servers.enter_context(replica(address(identity), CertificateFolder(store.path(place))))
@@ -52,7 +52,7 @@ def test_every_connection_of_a_rotation_comes_about(tmp_path: Path) -> None:
                 assert await described(first) == INCARNATION
                 clock.forward(days=1 / 24)
                 await keeper.look()
-                steps += [keeper.step] if keeper.step is not steps[-1] else []
+                steps += [keeper._current.authority.step] if keeper._current.authority.step is not steps[-1] else []
         await first.close()
         return steps
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.certificates import authority as authorities
 from tidemark_operator.certificates import certificate_state as leaves
-from tidemark_operator.certificates.authority import Authority, AuthorityStep
+from tidemark_operator.certificates.authority import Authority
 from tidemark_operator.certificates.certificate_state import HolderFiles
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.certificates.names import AUTHORITY
@@ -64,11 +64,6 @@ class CertificateRotation:
         self._own: dict[Identity, HolderFiles] = {}
         self._holders: dict[tuple[str, str], _Holder] = {}
         self._changed_ms = 0
-
-    @property
-    def step(self) -> AuthorityStep:
-        """The authority's present step."""
-        return self._current.authority.step
 
     def material(self) -> Material:
         """The operator's own certificate and trusted authorities, for the next connection; in memory only."""

@@ -20,8 +20,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState
-from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.table_locations import table_owners
 from tidemark_operator.errors import QueryNotReady, QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -109,10 +107,9 @@ class RetainedTables:
         self, namespace: str, table: RetainedTable, deleting: Collection[str], sources: Collection[tuple[str, str]]
     ) -> RetainedTable:
         """`sources`: names and uids of the objects that made bindings: only DataSources do."""
-        living = {object.uid: kind for kind, object in self._objects(namespace, table.name)}
-        made_by = living.get(table.owner) or (SOURCE if (table.name, table.owner) in sources else DATAFLOW)
-        if table.version == PUBLISHED_VERSION:
-            made_by = DATAFLOW
+        source = self._context.registry.source(Key(DATA_SOURCES, namespace, table.name))
+        is_of_source = (table.name, table.owner) in sources or (source is not None and source.uid == table.owner)
+        made_by = SOURCE if is_of_source and table.version != PUBLISHED_VERSION else DATAFLOW
         state = REPLACED if self._kinds(namespace, table.name) else RETAINED
         if table.location in deleting:
             state = DELETING
@@ -176,14 +173,6 @@ class RetainedTables:
         """The kinds of the objects of this name, also of those that cannot be parsed."""
         kinds = (DATA_SOURCES, DATAFLOWS)
         return [of.kind for of in kinds if self._context.cache.get(Key(of, namespace, name)) is not None]
-
-    def _objects(self, namespace: str, name: str) -> list[tuple[str, SourceState | DataflowState]]:
-        registry = self._context.registry
-        found = (
-            (SOURCE, registry.source(Key(DATA_SOURCES, namespace, name))),
-            (DATAFLOW, registry.dataflow(Key(DATAFLOWS, namespace, name))),
-        )
-        return [(kind, state) for kind, state in found if state is not None]
 
     def _instances(self, namespace: str) -> list[RunningInstance]:
         """One of the instances with each storage: one with an online replica, if there is one."""

@@ -25,7 +25,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from aiohttp import HttpVersion11, web
@@ -64,6 +64,7 @@ from tidemark_protocol.types import Column
 
 T = TypeVar("T")
 K = TypeVar("K")
+X = TypeVar("X", QueryText, SubscribeText)
 QUERY_PATH, SUBSCRIBE_PATH = "/v1/query", "/v1/subscribe"
 QUERY_PARAMETERS = ("namespace", "sql", "as_of", "strict", "instance", "replica", "skip_errors", "dialect")
 SUBSCRIBE_PARAMETERS = ("namespace", "subject", "as_of", "up_to", "snapshot", "progress", "instance", "replica")
@@ -206,13 +207,31 @@ def _complete(batches: ArrowBatches, piece: bytes) -> list[pa.RecordBatch]:
         ) from None
 
 
-class HttpQuery:
+class HttpClient(Generic[X]):
+    """The client of one call over HTTP. `text`: once the first byte is sent."""
+
+    def __init__(self, reply: HttpReply, run: Run) -> None:
+        self.reply, self._run = reply, run
+        self._text: X | None = None
+
+    async def write(self, message: str) -> None:
+        await self.reply.write(message)
+
+    async def fail(self, error: OperatorError) -> None:
+        """Raises the error where nothing was sent yet."""
+        if not self.reply.has_begun:
+            raise error
+        assert self._text is not None
+        await self.reply.break_off(self._text.failed(as_json(error), is_void=isinstance(error, SubscribeVoid)))
+
+
+class HttpQuery(HttpClient[QueryText]):
     """The client of one query over HTTP."""
 
     def __init__(self, reply: HttpReply, text: type[QueryText], run: Run, limits: GatewayLimits) -> None:
-        self.reply, self._make, self._run = reply, text, run
+        super().__init__(reply, run)
+        self._make = text
         self.large: FairQueue | None = limits.texts
-        self._text: QueryText | None = None
 
     def take(self, answer: QueryAnswer, data: bytes) -> bool:
         return False
@@ -239,25 +258,15 @@ class HttpQuery:
         await self.reply.begin({"Tidemark-As-Of": str(answer.as_of), **skipped})
         return text.head()
 
-    async def write(self, message: str) -> None:
-        await self.reply.write(message)
 
-    async def fail(self, error: OperatorError) -> None:
-        """Raises the error where nothing was sent yet."""
-        if not self.reply.has_begun:
-            raise error
-        assert self._text is not None
-        await self.reply.break_off(self._text.broken(as_json(error)))
-
-
-class HttpSubscriber:
+class HttpSubscriber(HttpClient[SubscribeText]):
     """The client of one subscribe over HTTP. `resumed`: the fingerprint of what it read before; None: it begins."""
 
     def __init__(
         self, reply: HttpReply, text: type[SubscribeText], run: Run, asked: SubscribeRequest, resumed: str | None
     ) -> None:
-        self.reply, self._make, self._run, self._asked, self._resumed = reply, text, run, asked, resumed
-        self._text: SubscribeText | None = None
+        super().__init__(reply, run)
+        self._make, self._asked, self._resumed = text, asked, resumed
 
     async def begin(self, columns: Sequence[Column], as_of: int, reads: Sequence[GlobalId]) -> None:
         names = [column.name for column in columns]
@@ -277,19 +286,9 @@ class HttpSubscriber:
         if text := self._text.upper(news.batch.upper.encode()):
             yield text
 
-    async def write(self, message: str) -> None:
-        await self.reply.write(message)
-
     async def end(self) -> None:
         assert self._text is not None
         await self.reply.write(self._text.end())
-
-    async def fail(self, error: OperatorError) -> None:
-        """Raises the error where nothing was sent yet."""
-        if not self.reply.has_begun:
-            raise error
-        assert self._text is not None
-        await self.reply.break_off(self._text.failed(as_json(error), is_void=isinstance(error, SubscribeVoid)))
 
 
 async def _failure(serve: Awaitable[None]) -> OperatorError | None:

@@ -59,7 +59,7 @@ class QueryText(ABC):
     def tail(self) -> str:
         return ""
 
-    def broken(self, error: dict[str, str]) -> str:
+    def failed(self, error: dict[str, str], *, is_void: bool = False) -> str:
         """The text after a part of the answer where the rest is lost. The server closes the connection as well."""
         return ""
 
@@ -68,7 +68,7 @@ class JsonLines(QueryText):
     def rows(self, rows: pa.RecordBatch) -> str:
         return "".join(f"{line}\n" for line in _objects(self.names, rows.columns))
 
-    def broken(self, error: dict[str, str]) -> str:
+    def failed(self, error: dict[str, str], *, is_void: bool = False) -> str:
         return _error_line(error)
 
 
