@@ -8,6 +8,7 @@ Synchronous, without clocks or I/O: connections drain the links, and callers pas
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ from tidemark_operator.controller.controller_events import (
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
-from tidemark_operator.controller.hydration.hydration_history import LOST, Hydration, HydrationHistory
+from tidemark_operator.controller.hydration.hydration_history import LOST, MOST, Hydration
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
 from tidemark_operator.controller.ingestion_registry import IngestionRegistry
 from tidemark_operator.controller.peek_validation import hold, why_too_old, why_unreadable
@@ -69,7 +70,7 @@ class Instance:
         self.shard_reports = ShardReports(self.dataflows, shards)
         self.history = History()
         self._links: dict[ReplicaId, ReplicaLink] = {}
-        self.hydrations = HydrationHistory()
+        self.hydrations: deque[tuple[ReplicaId, Hydration]] = deque(maxlen=MOST)
         self.ingestions = IngestionRegistry(shards, self.send_to)
         self.peeks, self.replica_problems = PendingPeeks(), ReplicaProblems()
         self._transients, self._initialized = ClientDataflows(), False
@@ -140,7 +141,12 @@ class Instance:
         compacted, begins = self.disconnected.described(has, now_ms)
         self.broadcast(compacted)
         known = () if has is None else [id for dataflow in has.dataflows for id in dataflow.export_ids]
-        gate = HydrationGate(self.hydration_policy, self.dataflows.owner_of, hydrating, self._is_resource, known)
+
+        def ended(hydration: Hydration) -> None:
+            self.hydrations.append((replica, hydration))
+
+        policy, owner_of = self.hydration_policy, self.dataflows.owner_of
+        gate = HydrationGate(policy, owner_of, hydrating, self._is_resource, known, ended)
         link = self._links[replica] = ReplicaLink(connection, gate)
         self.disconnected.connected(replica, begins)
         self.excluded.described(replica, has, now_ms)
@@ -172,7 +178,7 @@ class Instance:
         """A connection ended. `lost_ms`: when it was lost; None where the replica was removed."""
         if (link := self._links.pop(replica, None)) is not None:
             lost = (replace(each, ended_ms=self.hydration_policy.clock(), outcome=LOST) for each in link.gate.hydrating)
-            self.hydrations.add(replica, [*link.gate.take_ended(), *lost])
+            self.hydrations.extend((replica, each) for each in lost)
         self.replica_problems.forget(replica)
         self.excluded.forget(replica)
         self.disconnected.forget(replica) if lost_ms is None else self.disconnected.mark_lost(replica, lost_ms)
@@ -190,8 +196,6 @@ class Instance:
         if link is None or link.refused is not None:
             return []
         link.observe(response)
-        if ended := link.gate.take_ended():
-            self.hydrations.add(replica, ended)
         return [*link.news(replica), *self._take(replica, response, now_ms)]
 
     def _take(self, replica: ReplicaId, response: Response, now_ms: int) -> list[Notice]:
@@ -268,7 +272,6 @@ class Instance:
         self.disconnected.maintain(now_ms)
         for replica, link in self._links.items():
             link.admit(now_ms)
-            self.hydrations.add(replica, link.gate.take_ended())
             news += link.news(replica)
             if why := self.disconnected.out_of_reach(replica):
                 link.refuse(why)

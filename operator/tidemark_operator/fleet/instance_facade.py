@@ -112,7 +112,7 @@ class InstanceFacade:
 
     def hydrations(self) -> list[tuple[ReplicaId, Hydration]]:
         """The last hydrations that ended, and those under way, each with its replica."""
-        return [*self.core.hydrations.in_order(), *self.core.hydrating()]
+        return [*self.core.hydrations, *self.core.hydrating()]
 
     def hydrating_suspects(self) -> list[tuple[str, ReplicaId]]:
         """Suspects that occupy a hydration slot, and where: (owner, replica)."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 
-from tests.controller.harness import EMPTY, R1
+from tests.controller.harness import EMPTY, R1, InstanceHarness
 from tests.controller.hydration.test_hydration_gate import create, index, output, owner_of, view
 from tidemark_operator.controller.hydration import hydration_history
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
-from tidemark_operator.controller.hydration.hydration_history import Hydration, HydrationHistory
+from tidemark_operator.controller.hydration.hydration_history import Hydration
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages import commands as c
@@ -18,23 +18,29 @@ from tidemark_protocol.messages.responses import OUT_OF_MEMORY, Failure, Failure
 EXPORTS = (index("a"), view("a"))
 
 
-def gate(resumed: tuple[str, ...] = (), known: tuple[GlobalId, ...] = (), concurrency: int = 1) -> HydrationGate:
+class RecordedGate(HydrationGate):
     """With a clock that goes on by one at each look, and dataflow `a` with two exports, as of 3."""
-    clock = itertools.count(100)
-    policy = HydrationPolicy(concurrency=concurrency, clock=lambda: next(clock))
-    made = HydrationGate(policy, owner_of, resumed, known=known)
-    made.absorb(create("a"))
-    return made
+
+    def __init__(self, resumed: tuple[str, ...] = (), known: tuple[GlobalId, ...] = ()) -> None:
+        clock, self.ended = itertools.count(100), list[Hydration]()
+        policy = HydrationPolicy(concurrency=1, clock=lambda: next(clock))
+        super().__init__(policy, owner_of, resumed, known=known, ended=self.ended.append)
+        self.absorb(create("a"))
+
+    def take_ended(self) -> list[Hydration]:
+        """What has ended since the last call."""
+        found, self.ended[:] = [*self.ended], []
+        return found
 
 
-def scheduled(g: HydrationGate) -> HydrationGate:
+def scheduled(g: RecordedGate) -> RecordedGate:
     for export in EXPORTS:
         g.absorb(export)
     return g
 
 
 def test_a_hydration_begins_with_its_slot_and_ends_with_its_last_export() -> None:
-    g = scheduled(gate())
+    g = scheduled(RecordedGate())
     assert g.hydrating == [Hydration("a", 3, 100)]
     g.observe(output(index("a"), 9))
     assert (g.take_ended(), len(g.hydrating)) == ([], 1)
@@ -44,7 +50,7 @@ def test_a_hydration_begins_with_its_slot_and_ends_with_its_last_export() -> Non
 
 
 def test_what_waits_for_a_slot_has_not_begun() -> None:
-    g = scheduled(gate())
+    g = scheduled(RecordedGate())
     g.absorb(create("b")), g.absorb(index("b")), g.absorb(view("b"))
     for export in (index("b"), view("b")):
         g.absorb(c.AllowCompaction(export.id, EMPTY))
@@ -53,12 +59,12 @@ def test_what_waits_for_a_slot_has_not_begun() -> None:
 
 
 def test_a_drop_and_a_failure_are_ends() -> None:
-    g = scheduled(gate())
+    g = scheduled(RecordedGate())
     for export in EXPORTS:
         g.absorb(c.AllowCompaction(export.id, EMPTY))
     assert g.take_ended() == [Hydration("a", 3, 100, 101, "dropped")]
 
-    g = scheduled(gate())
+    g = scheduled(RecordedGate())
     g.observe(Failure(index("a").id, FailureKind.STEP, "no"))
     g.observe(output(view("a"), 9))
     assert g.take_ended() == [Hydration("a", 3, 100, 101, "failed")]
@@ -67,7 +73,7 @@ def test_a_drop_and_a_failure_are_ends() -> None:
 
 
 def test_running_out_of_memory_ends_an_attempt_and_another_begins() -> None:
-    g = scheduled(gate())
+    g = scheduled(RecordedGate())
     for export in EXPORTS:
         g.observe(Failure(export.id, FailureKind.STEP, "no", OUT_OF_MEMORY, 1))
     assert g.take_ended() == [Hydration("a", 3, 100, 101, "out of memory")]
@@ -81,22 +87,22 @@ def test_running_out_of_memory_ends_an_attempt_and_another_begins() -> None:
 def test_what_a_replica_had_before_the_connection_is_no_hydration() -> None:
     """The history has it only if the replica was told to hydrate before, or tells of its progress now."""
     known = tuple(export.id for export in EXPORTS)
-    g = scheduled(gate(known=known))
+    g = scheduled(RecordedGate(known=known))
     assert g.hydrating == []
     for export in EXPORTS:
         g.observe(output(export, 9))
     assert g.take_ended() == []
 
-    g = scheduled(gate(resumed=("a",), known=known))
+    g = scheduled(RecordedGate(resumed=("a",), known=known))
     assert g.hydrating == [Hydration("a", 3, None)]
 
-    g = scheduled(gate(known=known))
+    g = scheduled(RecordedGate(known=known))
     g.observe(Status(index("a").id, "hydration", {"state": "hydrating", "percent": "7"}))
     assert g.hydrating == [Hydration("a", 3, 100)]
 
 
 def test_the_newest_are_kept() -> None:
-    history = HydrationHistory()
-    history.add(R1, (Hydration("a", n, n, n, "hydrated") for n in range(hydration_history.MOST + 5)))
-    assert len(history.in_order()) == hydration_history.MOST
-    assert history.in_order()[0] == (R1, Hydration("a", 5, 5, 5, "hydrated"))
+    history = InstanceHarness().instance.hydrations
+    history.extend((R1, Hydration("a", n, n, n, "hydrated")) for n in range(hydration_history.MOST + 5))
+    assert len(history) == hydration_history.MOST
+    assert history[0] == (R1, Hydration("a", 5, 5, 5, "hydrated"))

@@ -80,7 +80,7 @@ class _Group:
 class HydrationGate:
     """`owner_of`: the owner of an export. `resumed`: owners that this process of the replica is hydrating already.
     `is_resource`: whether an export belongs to a resource: a Dataflow that ends may have a single time, as a query.
-    `known`: exports that the replica has already."""
+    `known`: exports that the replica has already. `ended`: takes each hydration that has ended."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class HydrationGate:
         resumed: Collection[str] = (),
         is_resource: Callable[[GlobalId], bool] = lambda id: False,
         known: Collection[GlobalId] = (),
+        ended: Callable[[Hydration], None] = lambda _: None,
     ) -> None:
         self._policy, self._owner_of, self._resumed = policy or HydrationPolicy(), owner_of, frozenset(resumed)
-        self._is_resource, self._known = is_resource, frozenset(known)
-        self._ended: list[Hydration] = []
+        self._is_resource, self._known, self._ended = is_resource, frozenset(known), ended
         self._groups: dict[GlobalId, _Group] = {}
         self._admitted: dict[_Group, None] = {}  # this and the next are in order of arrival
         self._waiting: dict[_Group, None] = {}
@@ -129,11 +129,6 @@ class HydrationGate:
         blame before the next `admit` lets them in again."""
         found, self._out_of_memory = self._out_of_memory, []
         return found
-
-    def take_ended(self) -> list[Hydration]:
-        """Return the hydrations that have ended since the last call, and clear the list."""
-        ended, self._ended = self._ended, []
-        return ended
 
     @property
     def hydrating(self) -> list[Hydration]:
@@ -299,8 +294,8 @@ class HydrationGate:
         """The hydration of the group has ended, if it began."""
         if group.began:
             group.began = False
-            ended = self._policy.clock()
-            self._ended.append(Hydration(group.owner, group.as_of.time, group.began_ms, ended, outcome))
+            now_ms = self._policy.clock()
+            self._ended(Hydration(group.owner, group.as_of.time, group.began_ms, now_ms, outcome))
 
     @staticmethod
     def _release(group: _Group) -> list[Command]:

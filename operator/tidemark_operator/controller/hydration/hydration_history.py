@@ -8,14 +8,10 @@ shown, and nothing else depends on it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidemark_protocol.ids import ReplicaId
-
 MOST = 1000
-"""Hydrations that have ended, of one instance."""
+"""Hydrations that have ended, of one instance: the newest are kept, since the operator began."""
 HYDRATED, FAILED, RAN_OUT, DROPPED, LOST = "hydrated", "failed", "out of memory", "dropped", "lost"
 
 
@@ -29,17 +25,3 @@ class Hydration:
     began_ms: int | None
     ended_ms: int | None = None
     outcome: str = ""
-
-
-class HydrationHistory:
-    """The hydrations of one instance that have ended, the newest MOST of them, since the operator began."""
-
-    def __init__(self) -> None:
-        self._ended: deque[tuple[ReplicaId, Hydration]] = deque(maxlen=MOST)
-
-    def add(self, replica: ReplicaId, ended: Iterable[Hydration]) -> None:
-        self._ended.extend((replica, each) for each in ended)
-
-    def in_order(self) -> list[tuple[ReplicaId, Hydration]]:
-        """The hydrations that ended, in the order of their ends."""
-        return list(self._ended)
