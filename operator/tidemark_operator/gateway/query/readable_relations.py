@@ -5,9 +5,7 @@ id and object ──► an instance's index, or a shard ──► its since, its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
@@ -33,9 +31,6 @@ class ReadableRelation(ReadableTimes):
     instance: RunningInstance
 
 
-Look = Callable[[], ReadableRelation | None]
-
-
 def find_relation(context: ReconcileContext, namespace: str, id: GlobalId, owner: Parent | None) -> ReadableRelation:
     """The relation `id` of the object `owner`.
 
@@ -45,61 +40,29 @@ def find_relation(context: ReconcileContext, namespace: str, id: GlobalId, owner
         NoReplicaAnswers: no replica of its instance answers now.
         RelationChanged: it does not exist any more.
     """
-    if owner is None:
+    state: DataflowState | SourceState | None = None
+    if owner is not None and owner.kind == DATAFLOWS.kind:
+        state = context.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
+    elif owner is not None:
+        state = context.registry.source(Key(DATA_SOURCES, namespace, owner.name))
+    if state is None or (found := _relation_in(state, id)) is None:
         raise RelationChanged()
-    for found, look, name in _readables(context, namespace, owner):
-        if found == id:
-            return _require_readable(look, _instance(context, namespace, owner), name)
-    raise RelationChanged()
-
-
-def _require_readable(look: Look, running: RunningInstance | None, name: str) -> ReadableRelation:
-    """Checks the replicas first: without them nothing can be known of the relation."""
-    if running is not None:
+    name, shard, running = f"{state.key.name}.{found[0]}", found[1], context.running(namespace, state.instance)
+    if running is not None:  # first: without replicas nothing can be known of the relation
         require_online(running, f"{name} cannot be read now")
-    readable = look()
+    readable = _index(running, name, id) if shard is None else _shard(context, namespace, running, name, id, shard)
     if readable is None:
         raise QueryNotReady(f"{name} cannot be read yet: no replica has reported its frontiers")
     return readable
 
 
-def _instance(context: ReconcileContext, namespace: str, owner: Parent) -> RunningInstance | None:
-    """The instance of the object."""
-    state: DataflowState | SourceState | None
-    if owner.kind == DATAFLOWS.kind:
-        state = context.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
-    else:
-        state = context.registry.source(Key(DATA_SOURCES, namespace, owner.name))
-    return context.running(namespace, state.instance) if state else None
-
-
-def _readables(context: ReconcileContext, namespace: str, owner: Parent) -> Iterator[tuple[GlobalId, Look, str]]:
-    """The relations of the object: id, how to read it, name."""
-    if owner.kind == DATAFLOWS.kind:
-        dataflow = context.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
-        yield from _exports(context, namespace, dataflow) if dataflow else ()
-    elif source := context.registry.source(Key(DATA_SOURCES, namespace, owner.name)):
-        yield from _tables(context, namespace, source)
-
-
-def _tables(context: ReconcileContext, namespace: str, source: SourceState) -> Iterator[tuple[GlobalId, Look, str]]:
-    running = context.running(namespace, source.instance)
-    for table, ingested in source.tables():
-        name = f"{source.key.name}.{table}"
-        yield ingested.id, partial(_shard, context, namespace, running, name, ingested.id, ingested.shard), name
-
-
-def _exports(context: ReconcileContext, namespace: str, state: DataflowState) -> Iterator[tuple[GlobalId, Look, str]]:
-    running = context.running(namespace, state.instance)
-    for export in state.active.revision.exports if state.active else ():
-        assert state.active is not None
-        name = f"{state.key.name}.{export.name}"
-        id, shard = state.active.revision.export_id(export.name), state.active.revision.view_shard(export.name)
-        if shard is not None:
-            relation = GlobalId(shard.shard_id)
-            yield relation, partial(_shard, context, namespace, running, name, relation, shard), name
-        elif id is not None:
-            yield id, partial(_index, running, name, id), name
+def _relation_in(state: DataflowState | SourceState, id: GlobalId) -> tuple[str, ShardMetadata | None] | None:
+    """The name of the relation within its object, and its shard, None for an index; None: it is not there."""
+    if isinstance(state, SourceState):
+        return next(((name, table.shard) for name, table in state.tables() if table.id == id), None)
+    revision = state.active.revision if state.active is not None else None
+    export = revision.relations.get(id) if revision is not None else None
+    return None if revision is None or export is None else (export, revision.view_shard(export))
 
 
 def _shard(

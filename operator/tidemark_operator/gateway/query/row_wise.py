@@ -19,7 +19,7 @@ from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, Parent
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.messages.planning import Finishing, PlannedOneShot, PlannedPeek
-from tidemark_protocol.plan.dataflow import MaterializedViewSink, ShardSink
+from tidemark_protocol.plan.dataflow import MaterializedViewSink
 from tidemark_protocol.plan.lir import (
     Changes,
     Constant,
@@ -143,6 +143,5 @@ def _owner_of(registry: Registry, namespace: str, mark: ActiveRevision, imported
 
 
 def _exports(mark: ActiveRevision, id: GlobalId) -> bool:
-    description = mark.revision.description
-    shards = {str(e.sink.shard.shard_id) for e in description.sink_exports if isinstance(e.sink, ShardSink)}
-    return id in shards or any(id in (index.id, index.on) for index in description.index_exports)
+    revision = mark.revision
+    return id in revision.provided or any(id == index.on for index in revision.description.index_exports)

@@ -11,14 +11,12 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import NoReplicaAnswers, QueryNotReady, QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import Wait, WaitSlot, require_online
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
-from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.plan.dataflow import ShardMetadata
@@ -93,7 +91,8 @@ def source_tables_of(registry: Registry, namespace: str, reads: Iterable[GlobalI
     """The shards of the source tables from which the relations are computed, also through other Dataflows."""
     tables = {t.shard.shard_id: t for s in registry.sources(namespace) if s.pinned for t in s.pinned.tables}
     ids = {t.id: id for id, t in tables.items()}
-    makers = _makers(registry.dataflows(namespace))
+    active = [state for state in registry.dataflows(namespace) if state.active is not None]
+    makers = {id: state for state in active if state.active for id in state.active.revision.provided}
     found: dict[ShardId, ShardMetadata] = {}
     seen: set[str] = set()
     todo = list(reads)
@@ -104,18 +103,5 @@ def source_tables_of(registry: Registry, namespace: str, reads: Iterable[GlobalI
             found[shard] = tables[shard].shard
         elif (maker := makers.get(id)) is not None and maker.active is not None and maker.owner not in seen:
             seen.add(maker.owner)
-            description = maker.active.revision.description
-            todo += [GlobalId(i.shard.shard_id) for i in description.source_imports]
-            todo += [i.id for i in description.index_imports]
+            todo += maker.active.revision.imported
     return list(found.values())
-
-
-def _makers(dataflows: Iterable[DataflowState]) -> dict[GlobalId, DataflowState]:
-    """The Dataflow of each relation: indexes by their id, views by their shard's."""
-    made: dict[GlobalId, DataflowState] = {}
-    for state in dataflows:
-        if state.active is not None:
-            description = state.active.revision.description
-            made.update(dict.fromkeys((e.id for e in description.index_exports), state))
-            made.update(dict.fromkeys((GlobalId(s.shard_id) for s in view_shards(description)), state))
-    return made
