@@ -8,7 +8,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
-from tidemark_operator.planning.revision import published_views
+from tidemark_operator.planning.revision import published_views, view_shards
 
 
 def table_owners(registry: Registry, namespace: str, but: str) -> Mapping[str, Key]:
@@ -29,9 +29,8 @@ def _owners(owners: Iterable[SourceState | DataflowState], but: str) -> Mapping[
 
 def _locations(owner: SourceState | DataflowState) -> Iterable[str]:
     if isinstance(owner, DataflowState):
-        written = (mark.revision.view_shard(e.name) for mark in owner.marks for e in mark.revision.exports)
-        published = [v.location for mark in owner.marks for v in published_views(mark.revision.description)]
-        return [*(shard.location for shard in written if shard is not None), *published]
+        descriptions = [mark.revision.description for mark in owner.marks]
+        return [each.location for of in descriptions for each in (*view_shards(of), *published_views(of))]
     if owner.pinned is None:
         return []
     return [owner.pinned.remap_location, *(table.shard.location for table in owner.pinned.tables)]

@@ -269,15 +269,11 @@ def _wallclock_lag(context: ReconcileContext, namespace: str) -> Iterator[Row]:
 
 def _collections(context: ReconcileContext, namespace: str) -> Iterator[tuple[RunningInstance, str, Collection]]:
     """All installed exports with their instances and SQL names."""
-    named = {}
-    for state in context.registry.dataflows(namespace):
-        for export in state.active.revision.exports if state.active else ():
-            if state.active and (id := state.active.revision.export_id(export.name)):
-                named[id] = f"{state.key.name}.{export.name}"
+    active = [(d.key.name, d.active.revision) for d in context.registry.dataflows(namespace) if d.active]
+    named = {revision.export_id(e.name): f"{name}.{e.name}" for name, revision in active for e in revision.exports}
     for running in context.fleet.of(namespace):
-        for owner in running.owners():
-            for collection in running.collections_of(owner):
-                yield running, named.get(collection.id, str(collection.id)), collection
+        for collection in running.collections():
+            yield running, named.get(collection.id, str(collection.id)), collection
 
 
 _READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {

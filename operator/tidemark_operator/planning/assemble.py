@@ -9,7 +9,7 @@ another end or other refresh times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidemark_operator.resources.manifest.sinks.view_sinks import ViewSinks
@@ -63,15 +63,22 @@ def with_as_of(description: DataflowDescription, as_of: Time) -> DataflowDescrip
 def _description(
     named: Named, planned: Planned, shards: Mapping[str, ShardMetadata], ids: Mapping[str, GlobalId]
 ) -> DataflowDescription:
-    indexes = [e for e in planned.exports if e.kind == "index"]
-    views = [e for e in planned.exports if e.kind != "index"]
+    indexes = [IndexExport(ids[e.name], e.on, e.key, e.columns) for e in planned.exports if e.kind == "index"]
+    views = [_sink(named, e, ids[e.name], shards[e.name]) for e in planned.exports if e.kind != "index"]
+    return described(named, planned, views, indexes)
+
+
+def described(
+    named: Named, planned: Planned, sinks: Iterable[SinkExport], indexes: Iterable[IndexExport] = ()
+) -> DataflowDescription:
+    """The description of a plan with these exports, with as_of 0."""
     return DataflowDescription(
         name=named.name,
         source_imports=planned.source_imports,
         index_imports=planned.index_imports,
         objects=planned.objects,
-        index_exports=tuple(IndexExport(ids[e.name], e.on, e.key, e.columns) for e in indexes),
-        sink_exports=tuple(_sink(named, e, ids[e.name], shards[e.name]) for e in views),
+        index_exports=tuple(indexes),
+        sink_exports=tuple(sinks),
         as_of=Time(0),
         until=named.until,
         settings=planned.settings,

@@ -93,9 +93,7 @@ class DataflowRevision:
     @cached_property
     def provided(self) -> frozenset[GlobalId]:
         """Ids of what others may import from it: shards and indexes."""
-        sinks = (e.sink for e in self.description.sink_exports)
-        shards = (GlobalId(sink.shard.shard_id) for sink in sinks if isinstance(sink, ShardSink))
-        return frozenset((*shards, *(e.id for e in self.description.index_exports)))
+        return frozenset(self.relations)
 
     @cached_property
     def imported(self) -> frozenset[GlobalId]:

@@ -8,7 +8,6 @@ The dataflow is not stored: it ends with the operator, and replicas drop dataflo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import Registry
@@ -21,7 +20,7 @@ from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.planning.assemble import Named, describe, with_as_of
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.commands import IndexTarget, Peek
 from tidemark_protocol.messages.planning import PlannedOneShot
 from tidemark_protocol.plan.codec import MAX_PLAN_BYTES
@@ -83,18 +82,13 @@ def input_spans(registry: Registry, running: RunningInstance, description: Dataf
         QueryRefused: an index is quarantined.
         RelationChanged: an imported index is not installed any more.
     """
-    return list(_spans(running, import_names(registry, running.namespace, description), description))
-
-
-def _spans(
-    running: RunningInstance, names: dict[GlobalId, str], description: DataflowDescription
-) -> Iterator[ReadableTimes]:
+    names, spans = import_names(registry, running.namespace, description), list[ReadableTimes]()
     for source in description.source_imports:
         name = names.get(source.id, source.shard.location)
         known = running.shards.register(source.shard.shard_id, source.shard.location)
         if known.readable is None:
             raise QueryNotReady(f"{name} cannot be read yet: no replica has reported its frontiers")
-        yield ReadableTimes(name, known.readable.since, known.readable.upper)
+        spans.append(ReadableTimes(name, known.readable.since, known.readable.upper))
     for imported in description.index_imports:
         name = names.get(imported.id, imported.id)
         index = running.index(imported.id)
@@ -102,4 +96,5 @@ def _spans(
             raise RelationChanged()
         if why := why_in_vain(running, imported.id):
             raise QueryRefused(f"{name} cannot be read: {why}")
-        yield ReadableTimes(name, index.since, index.write or Frontier.minimum())
+        spans.append(ReadableTimes(name, index.since, index.write or Frontier.minimum()))
+    return spans

@@ -27,7 +27,7 @@ from tidemark_operator.gateway.query.query import only_instance, require_instanc
 from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
-from tidemark_operator.planning.assemble import Named
+from tidemark_operator.planning.assemble import Named, described
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
@@ -103,7 +103,8 @@ async def build_dataflow(
     Raises:
         QueryRefused: its inputs cannot be read, or the instance was deleted meanwhile.
     """
-    description, when = _described(ready, sink), TimeRequest(as_of, patient=True)
+    export = SinkExport(GlobalId(ready.name.id_prefix + RESULT), ready.planned.exports[0].on, sink)
+    description, when = described(ready.name, ready.planned, [export]), TimeRequest(as_of, patient=True)
     time = await when_possible(lambda: _time(context, ready.instance, description, when))
     return Dataflow(ready.name.name, replace(description, as_of=time), LAG_MS)
 
@@ -117,20 +118,6 @@ def sql_of(text: str) -> str:
 
 def _is_sql(text: str) -> bool:
     return len(text.split()) != 1
-
-
-def _described(ready: PlannedSubject, sink: ClientSink) -> DataflowDescription:
-    planned = ready.planned
-    return DataflowDescription(
-        name=ready.name.name,
-        source_imports=planned.source_imports,
-        index_imports=planned.index_imports,
-        objects=planned.objects,
-        index_exports=(),
-        sink_exports=(SinkExport(GlobalId(ready.name.id_prefix + RESULT), planned.exports[0].on, sink),),
-        as_of=Time(0),
-        settings=planned.settings,
-    )
 
 
 def _time(
