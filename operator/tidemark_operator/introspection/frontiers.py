@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.source_tables import tables_of
-from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
+from tidemark_operator.controller.frontiers.collection import ExportOnReplica
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
@@ -18,13 +18,10 @@ from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply
 
 def frontiers(context: ReconcileContext, namespace: str, all_namespaces: bool) -> FrontiersReply:
     """The reply for one namespace, or for all; times are milliseconds since 1970."""
-    places = _namespaces(context) if all_namespaces else [namespace]
+    every = {key.namespace for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in context.cache.all(resource)}
+    places = sorted(every) if all_namespaces else [namespace]
     collections = [c for place in places for c in frontiers_of(context, place)]
     return FrontiersReply(collections=collections, now=now_ms())
-
-
-def _namespaces(context: ReconcileContext) -> list[str]:
-    return sorted({key.namespace for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in context.cache.all(resource)})
 
 
 def frontiers_of(context: ReconcileContext, namespace: str) -> Iterator[CollectionFrontiers]:
@@ -73,12 +70,8 @@ def _exports(context: ReconcileContext, state: DataflowState) -> Iterator[Collec
             output=_number(collection.output if collection else None),
             hydrated=collection is not None and collection.hydrated,
             hydrated_percent=collection.hydrating.percent if collection and collection.hydrating else None,
-            replicas=_replicas(collection) if collection else (),
+            replicas=[_replica(name, on) for name, on in collection.computing] if collection else (),
         )
-
-
-def _replicas(collection: Collection) -> list[ReplicaFrontiers]:
-    return [_replica(name, on) for name, on in collection.computing]
 
 
 def _replica(name: ReplicaId, on: ExportOnReplica) -> ReplicaFrontiers:

@@ -24,7 +24,7 @@ from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.definitions.definition import CHANGED_BY, Asked, is_of
 from tidemark_operator.gateway.definitions.readiness import settled, until_columns, until_refused
 from tidemark_operator.gateway.definitions.refusals import being_deleted, changed, dropped, exists, not_created
-from tidemark_operator.gateway.definitions.table_definition import TableDefinition, table_names, without_table
+from tidemark_operator.gateway.definitions.table_definition import TableDefinition, entries, table_names
 from tidemark_operator.gateway.query.query import only_instance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
@@ -73,15 +73,16 @@ class SharedSources:
     async def _take_out_table(self, access: Access, key: Key, table: str, found: Body) -> None:
         """Take a table out of a DataSource that has others, unless another statement has changed it meanwhile. Raises
         DefinitionRefused."""
-        entry, uid = _entry(found, table), found["metadata"]["uid"]
+        entry, uid = entries(found).get(table), found["metadata"]["uid"]
         for _ in range(ATTEMPTS):
             there = table_names(found)
-            if len(there) == 1 or _entry(found, table) != entry or found["metadata"]["uid"] != uid:
+            if len(there) == 1 or entries(found).get(table) != entry or found["metadata"]["uid"] != uid:
                 break  # another statement made it another table, or the only one
             await self._require_unread(key, table)
             self._require_room(key)
             await self._require_free(key, [name for name in there if name != table])
-            if await self._patched(key, found, {CHANGED_BY: access.caller}, without_table(found, table)):
+            others = [each for name, each in entries(found).items() if name != table]
+            if await self._patched(key, found, {CHANGED_BY: access.caller}, {"table": {"tables": others}}):
                 return
             again = await self._get(key)
             if again is None or table not in table_names(again):
@@ -233,7 +234,3 @@ class SharedSources:
 async def _pause() -> None:
     """Others that look again at the same time do not all do so at once."""
     await asyncio.sleep(random.uniform(0, PAUSE_SECONDS))
-
-
-def _entry(body: Body, table: str) -> Body | None:
-    return next((each for each in body["spec"]["table"]["tables"] if each["name"] == table), None)

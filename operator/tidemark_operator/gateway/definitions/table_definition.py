@@ -79,8 +79,9 @@ class TableDefinition(Asked):
             raise DefinitionRefused("22023", f"{text} adopt")
         for field, value in fields.items():
             if not _is_same(field, value, spec.get(field)):
-                value_there = _value_text(spec.get(field))
-                text = f"DataSource {self.name} is there, with {field} {value_there}: leave out the option"
+                text = (
+                    f"DataSource {self.name} is there, with {field} {spec.get(field, 'not set')}: leave out the option"
+                )
                 is_fixed = field in ("instance", "tick")  # a rule of the CRD
                 text += ", or create a DataSource of another name" if is_fixed else ", or edit it by kubectl"
                 raise DefinitionRefused("22023", text)
@@ -136,7 +137,7 @@ class AddedColumns(Asked):
     def new(self, body: Body) -> list[Body]:
         """The columns that the table has not; SQL ignores upper and lower case. Raises DefinitionRefused."""
         table = self.table_in(body)
-        known = {each["name"].lower() for each in _entry(body, table)["columns"]}
+        known = {each["name"].lower() for each in entries(body)[table]["columns"]}
         there = [column["name"] for column in self.columns if column["name"].lower() in known]
         if there and not self.if_absent:
             relation = self.name if table == self.name else f"{self.name}.{table}"
@@ -145,20 +146,14 @@ class AddedColumns(Asked):
 
     def patch(self, body: Body) -> Body:
         """The fields of the spec to merge. Raises DefinitionRefused, as `new`."""
-        new, entry = self.new(body), _entry(body, self.table_in(body))
-        tables = body["spec"]["table"]["tables"]
-        more = {**entry, "columns": [*entry["columns"], *new]}
-        return {"table": {"tables": [more if each is entry else each for each in tables]}}
+        new, tables, table = self.new(body), entries(body), self.table_in(body)
+        tables[table] = {**tables[table], "columns": [*tables[table]["columns"], *new]}
+        return {"table": {"tables": list(tables.values())}}
 
 
-def _entry(body: Body, table: str) -> Body:
-    found: Body = next(each for each in body["spec"]["table"]["tables"] if each["name"] == table)
-    return found
-
-
-def without_table(body: Body, table: str) -> Body:
-    """The fields of the spec to merge, so that the DataSource has its other tables alone."""
-    return {"table": {"tables": [each for each in body["spec"]["table"]["tables"] if each["name"] != table]}}
+def entries(body: Body) -> dict[str, Body]:
+    """The tables of a DataSource whose rows are written, as its spec has them, by name."""
+    return {each["name"]: each for each in body["spec"]["table"]["tables"]}
 
 
 def _is_same(field: str, value: str, found: str | None) -> bool:
@@ -170,11 +165,6 @@ def _is_same(field: str, value: str, found: str | None) -> bool:
     except InvalidValue:
         return False
     return asked == there
-
-
-def _value_text(value: object) -> str:
-    """The text of an option's value."""
-    return "not set" if value is None else str(value)
 
 
 def _column(name: str, type: str, required: bool) -> Body:

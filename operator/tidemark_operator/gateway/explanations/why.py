@@ -106,8 +106,8 @@ def _relation(
     if not of.inputs and not of.replicas:
         return Cause(of.name, of.kind, of.write, of.runs or "no replica has reported its frontier", holds)
     inputs = [snapshots[i] for i in of.inputs if i in snapshots and i not in (*path, of.name)]
-    slowest = min(inputs, key=_reach, default=None)
-    waits = slowest is not None and _is_as_far(of, slowest)
+    slowest = min(inputs, key=lambda each: _key(each.write), default=None)
+    waits = slowest is not None and bool(of.replicas) and _key(of.write) >= _key(slowest.write)
     if path and not holds:
         return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), False)
     below = [_relation(i, snapshots, holds=holds and waits and i is slowest, path=(*path, of.name)) for i in inputs]
@@ -148,7 +148,7 @@ def _replica_says(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSn
         return on.failure
     if not on.hydrated:
         return "is hydrating: it computes its first contents"
-    if of.refresh is not None and slowest is not None and _key(on.write) >= _reach(slowest):
+    if of.refresh is not None and slowest is not None and _key(on.write) >= _key(slowest.write):
         return "has nothing to do before the next refresh"
     if slowest is not None and of.refresh is not None and not _is_due(on, of, slowest):
         return (
@@ -156,20 +156,17 @@ def _replica_says(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSn
             "until then: the "
             "table's storage is slow, or another replica writes"
         )
-    if slowest is not None and _key(on.input) < _reach(slowest) and (behind := on.catching_up) is not None:
+    if slowest is not None and _key(on.input) < _key(slowest.write) and (behind := on.catching_up) is not None:
+        goal = "" if behind.goal.time is None else f" before {date(behind.goal.time)}"
         return (
             f"catches up in steps of bounded rows: {behind.percent}% of what it was behind is computed, about "
-            f"{behind.updates:,} updates{_before(behind.goal)} are left"
+            f"{behind.updates:,} updates{goal} are left"
         )
-    if slowest is not None and _key(on.input) < _reach(slowest):
+    if slowest is not None and _key(on.input) < _key(slowest.write):
         return "has not read everything that its inputs have: its steps are slow, or wait for their turn"
     if _key(on.write) < _key(on.output):
         return "has computed more than it has written: the table's storage is slow, or another replica writes"
     return "has read everything that its inputs have"
-
-
-def _before(goal: Frontier) -> str:
-    return "" if goal.time is None else f" before {date(goal.time)}"
 
 
 def _is_due(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot) -> bool:
@@ -177,15 +174,7 @@ def _is_due(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot
     if on.input is None or on.input.time is None:
         return on.input is None
     ahead = of.next_refresh(on.input.time)
-    return ahead is not None and ahead < _reach(slowest)
-
-
-def _is_as_far(of: RelationSnapshot, slowest: RelationSnapshot) -> bool:
-    return bool(of.replicas) and _key(of.write) >= _reach(slowest)
-
-
-def _reach(of: RelationSnapshot) -> int:
-    return _key(of.write)
+    return ahead is not None and ahead < _key(slowest.write)
 
 
 def _key(frontier: Frontier | None) -> int:

@@ -126,9 +126,9 @@ class SubscribeText(ABC):
     def upper(self, upper: int) -> str:
         """The text that tells the client that it has all changes before `upper`; empty where there is none."""
 
-    @abstractmethod
     def end(self) -> str:
         """No change can come any more."""
+        return ""
 
     @abstractmethod
     def failed(self, error: dict[str, str], *, is_void: bool = False) -> str:
@@ -152,9 +152,6 @@ class ChangeLines(SubscribeText):
 
     def upper(self, upper: int) -> str:
         return f"{self._progress_line(upper)}\n" if self._is_progress(upper) else ""
-
-    def end(self) -> str:
-        return ""
 
     def failed(self, error: dict[str, str], *, is_void: bool = False) -> str:
         return _error_line(error)

@@ -21,7 +21,7 @@ from tidemark_operator.gateway.admission.wait_policy import hold_when_possible, 
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.query.operator_query import OperatorQuery
 from tidemark_operator.gateway.query.plan_again import plan_again
-from tidemark_operator.gateway.query.query import GatewayQuery, PreparedQuery, QueryRequest, describe, prepare
+from tidemark_operator.gateway.query.query import GatewayQuery, QueryRequest, describe, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.leases import LeaseOutcome, Leases
@@ -91,7 +91,7 @@ class Queries:
     async def _answer(self, access: Access, request: QueryRequest, client: QueryClient) -> None:
         slot = partial(self._limits.waits.hold, access.caller)
         prepared = await prepare(self._context, self._statements, self._tables, access, request, slot)
-        memory = self._memory(prepared)
+        memory = self._limits.one_shots if prepared.one_shot else self._limits.peeks
         async with hold_when_possible(memory, STASH_ABOVE_BYTES, access.caller, prepared.now, slot) as (query, held):
             lease = self._leases.of_query(access, request, query)
             async with time_limit(wait_policy.QUERY_SECONDS):
@@ -113,9 +113,6 @@ class Queries:
         return await plan_again(
             access, request.namespace, lambda: describe(self._context, self._statements, access, request)
         )
-
-    def _memory(self, prepared: PreparedQuery) -> FairQueue:
-        return self._limits.one_shots if prepared.one_shot else self._limits.peeks
 
 
 async def _send(
