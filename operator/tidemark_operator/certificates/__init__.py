@@ -5,7 +5,7 @@
               ──signs──► each replica's   (Secret, or files)    URI tidemark://replica/NAMESPACE/NAME/UID
 
 module                  what it has
-issue, validity         making certificates and reading them; when one must be renewed
+issue                   making certificates and reading them; when one must be renewed
 authority               the authority, and the steps by which a new one replaces it
 certificate_state       the files of one holder, and what they should be
 certificate_rotation    keeps every holder's files up to date, and takes the authority's steps

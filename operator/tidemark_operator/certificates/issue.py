@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tidemark_operator.certificates.validity import Validity
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.identities import OPERATOR, Identity
 
@@ -32,6 +31,27 @@ class KeyPair:
 
     certificate: bytes
     key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Validity:
+    """The time of a certificate, in milliseconds since 1970: from the first millisecond to the last, both included."""
+
+    from_ms: int
+    until_ms: int
+
+    @property
+    def renew_ms(self) -> int:
+        """The time of renewal: two thirds of its life. Renewals may then fail for the last third."""
+        return self.from_ms + (self.until_ms - self.from_ms) * 2 // 3
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether it is valid now."""
+        return self.from_ms <= now_ms <= self.until_ms
+
+    def is_fresh(self, now_ms: int) -> bool:
+        """Whether it is valid, and not due for renewal."""
+        return self.from_ms <= now_ms < self.renew_ms
 
 
 def new_authority(now_ms: int) -> KeyPair:

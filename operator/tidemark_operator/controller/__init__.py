@@ -22,7 +22,6 @@ Callers outside `fleet/` use it through `fleet.instance_facade`.
     replicas/disconnected_replicas  what stays readable for replicas that may come back
     replicas/excluded_dataflows     dataflows that a replica is not sent
     replicas/shard_reports          what replicas report of shards
-    replicas/rpc_counters           bytes and seconds of connections
 
     hydration/hydration_gate        how many dataflows hydrate at a time on a replica, and which next
     hydration/quarantine            who is blamed for the death of a replica

@@ -27,8 +27,8 @@ from tidemark_operator.controller.replicas.replica_connection import (
     DESCRIBE_SECONDS,
     INSPECT_SECONDS,
     ReplicaConnection,
+    RpcCounters,
 )
-from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.clients.any_replica import ask_any
 from tidemark_operator.fleet.clients.pending_queries import PendingQueries
@@ -42,6 +42,7 @@ from tidemark_operator.fleet.instance_facade import InstanceFacade
 from tidemark_operator.fleet.lag_histogram import LagHistogram
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.orchestrator.interface import resource_of
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import Command, FileRequest, InstanceConfig, RunIngestion, UpdateConfiguration
 from tidemark_protocol.messages.responses import Description, Frontiers, Response
@@ -148,6 +149,15 @@ class RunningInstance(InstanceFacade):
             f"the image of no connected replica of ComputeInstance {self.name} knows this kind of source, or the "
             "successors of its tables: upgrade it, so that one of them ingests"
         )
+
+    def process_of(self, replica: str) -> ReplicaId | None:
+        """The connected process of the ComputeReplica of this name, else its first one; the name itself where it has
+        none, and None without a name. A ComputeReplica that is being resized has two processes."""
+        if not replica:
+            return None
+        shapes = [id for id in self.replicas if replica in (id, resource_of(id)[0])]
+        answering = [id for id in shapes if self.replicas[id].online]
+        return next(iter([*answering, *shapes]), ReplicaId(replica))
 
     def configure(self, settings: Mapping[str, str], max_result_bytes: int) -> None:
         """Send changed settings to all replicas, also to those that connect later. `max_result_bytes`: of one

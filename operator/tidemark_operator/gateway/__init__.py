@@ -14,7 +14,7 @@ admission       fair_queue, limits                         what is bounded, and 
 query           statement_cache, plain_select              SQL text to plan, without the planner where that is certain
                 statement_shape, plan_template             one plan for statements that differ in literals
                 query, one_shot                            plan to peek, or to a dataflow of the query's own
-                readable_relations, replica_target         which relation, and which replica, answers
+                readable_relations                         which relation answers
                 read_time, strict_read                     the time (as_of) of the answer
 streams         stream_dataflow, subscribe, copy           dataflows with a sink for one client
                 query_answer                               a query, answered and sent to one client

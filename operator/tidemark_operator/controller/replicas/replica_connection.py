@@ -15,12 +15,12 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import grpc
 
 from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
-from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.ids import Epoch, ReplicaId, ShardId
@@ -49,6 +49,16 @@ KEEPALIVE = (
     ("grpc.http2.ping_timeout_ms", 4_000),  # else a minute: the timeout above counts only while bytes wait to be sent
     ("grpc.http2.max_pings_without_data", 0),
 )
+
+
+@dataclass
+class RpcCounters:
+    """Bytes are those of encoded frames. `connect_seconds`: summed from dialing, or the loss of the connection
+    before, to the replica's description."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    connect_seconds: float = 0.0
 
 
 class ConnectionOwner(Protocol):

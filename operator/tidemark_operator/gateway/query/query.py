@@ -29,7 +29,6 @@ from tidemark_operator.gateway.query import one_shot
 from tidemark_operator.gateway.query.operator_query import OperatorQuery, operator_query
 from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import ReadableRelation, find_relation
-from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.row_wise import check_row_wise
 from tidemark_operator.gateway.query.statement_cache import PlannedStatement, StatementCache
 from tidemark_operator.gateway.query.statement_shape import SPARK
@@ -152,15 +151,16 @@ async def prepare(
     if own is not None and not request.replica:
         return PreparedQuery(own, False)
 
-    def target(running: RunningInstance) -> ReplicaId | None:
-        return resolve_replica(running, request.replica) if request.replica else None
-
     def looked_up(plan: PlannedPeek) -> GatewayQuery:
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find_relation(context, namespace, plan.relation, owner)
         peek = build_peek(plan, readable, choose_time([readable], when), request.skip_errors)
         return GatewayQuery(
-            peek, readable.instance, readable.name, target=target(readable.instance), relations=_reads(plan)
+            peek,
+            readable.instance,
+            readable.name,
+            target=readable.instance.process_of(request.replica),
+            relations=_reads(plan),
         )
 
     def make_query(of_relation: RowSource) -> GatewayQuery:
@@ -174,7 +174,9 @@ async def prepare(
         if has_rows:
             one_shot.check_plan_size(dataflow.description)
         relations = tuple(id for id in _reads(planned) if not is_introspection(id))
-        return GatewayQuery(peek, running, dataflow=dataflow, target=target(running), relations=relations)
+        return GatewayQuery(
+            peek, running, dataflow=dataflow, target=running.process_of(request.replica), relations=relations
+        )
 
     def possible() -> GatewayQuery:
         """Repeated while the query waits: rows of tidemark_introspection are made once, at the end."""

@@ -25,7 +25,6 @@ from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed
 from tidemark_operator.gateway.query.plan_again import plan_again
-from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.stream_dataflow import (
@@ -201,7 +200,7 @@ def _check(as_of: int, up_to: int | None) -> None:
 
 
 def _target(ready: PlannedSubject, replica: str) -> ReplicaId | None:
-    target = resolve_replica(ready.instance, replica) if replica else None
+    target = ready.instance.process_of(replica)
     if target is not None and target not in ready.instance.online:
         there = ", ".join(ready.instance.online)
         raise QueryRefused(
