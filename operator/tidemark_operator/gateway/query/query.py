@@ -155,13 +155,8 @@ async def prepare(
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find_relation(context, namespace, plan.relation, owner)
         peek = build_peek(plan, readable, choose_time([readable], when), request.skip_errors)
-        return GatewayQuery(
-            peek,
-            readable.instance,
-            readable.name,
-            target=readable.instance.process_of(request.replica),
-            relations=_reads(plan),
-        )
+        target = readable.instance.process_of(request.replica)
+        return GatewayQuery(peek, readable.instance, readable.name, target=target, relations=_reads(plan))
 
     def make_query(of_relation: RowSource) -> GatewayQuery:
         """The query over these rows of tidemark_introspection."""
@@ -174,13 +169,11 @@ async def prepare(
         if has_rows:
             one_shot.check_plan_size(dataflow.description)
         relations = tuple(id for id in _reads(planned) if not is_introspection(id))
-        return GatewayQuery(
-            peek, running, dataflow=dataflow, target=running.process_of(request.replica), relations=relations
-        )
+        target = running.process_of(request.replica)
+        return GatewayQuery(peek, running, dataflow=dataflow, target=target, relations=relations)
 
-    def possible() -> GatewayQuery:
-        """Repeated while the query waits: rows of tidemark_introspection are made once, at the end."""
-        return make_query(empty_rows)
+    # repeated while the query waits: rows of tidemark_introspection are made once, at the end
+    possible = partial(make_query, empty_rows)
 
     def now() -> GatewayQuery:
         if has_rows:
