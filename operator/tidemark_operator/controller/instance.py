@@ -31,7 +31,7 @@ from tidemark_operator.controller.hydration.hydration_history import LOST, MOST,
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
 from tidemark_operator.controller.ingestion_registry import IngestionRegistry
 from tidemark_operator.controller.peek_validation import hold, why_too_old, why_unreadable
-from tidemark_operator.controller.replicas.disconnected_replicas import DisconnectedReplicas, Has
+from tidemark_operator.controller.replicas.disconnected_replicas import BARE, DisconnectedReplicas
 from tidemark_operator.controller.replicas.excluded_dataflows import ExcludedDataflows
 from tidemark_operator.controller.replicas.replica_link import ReplicaLink
 from tidemark_operator.controller.replicas.shard_reports import ShardReports
@@ -42,6 +42,7 @@ from tidemark_protocol.messages.command_history import History
 from tidemark_protocol.messages.commands import CancelPeek, Command, InitializationComplete, Peek, RunIngestion
 from tidemark_protocol.messages.responses import (
     CopyToResponse,
+    Description,
     Failure,
     Frontiers,
     IngestionStatus,
@@ -132,7 +133,7 @@ class Instance:
             self.broadcast([InitializationComplete()])
 
     def connect(
-        self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = (), has: Has = None
+        self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = (), has: Description = BARE
     ) -> list[Notice]:
         """A connection begins: queue what the replica must know. `hydrating`: owners that its process was already
         told to hydrate; `has`: its description."""
@@ -140,7 +141,7 @@ class Instance:
         notices = self.disconnect(replica)
         compacted, begins = self.disconnected.described(has, now_ms)
         self.broadcast(compacted)
-        known = () if has is None else [id for dataflow in has.dataflows for id in dataflow.export_ids]
+        known = [id for dataflow in has.dataflows for id in dataflow.export_ids]
 
         def ended(hydration: Hydration) -> None:
             self.hydrations.append((replica, hydration))

@@ -6,6 +6,7 @@ own write. Full lists are made at the start and regularly: a watch misses deleti
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,12 +48,12 @@ class Cache:
     """Bodies by key; only newer resource versions replace a body."""
 
     def __init__(self) -> None:
-        self._bodies: dict[Resource, dict[Key, Body]] = {}
+        self._bodies: defaultdict[Resource, dict[Key, Body]] = defaultdict(dict)
         self._parsed: dict[Key, tuple[Body, Any]] = {}
         self._change_sets: list[set[Key]] = []
 
     def get(self, key: Key) -> Body | None:
-        return self._bodies_of(key.resource).get(key)
+        return self._bodies[key.resource].get(key)
 
     def read(self, key: Key, parse: Callable[[Body], T]) -> T | None:
         """The parsed body, parsed once per body; None: there is no object. `parse` must be the same for a kind; its
@@ -70,7 +71,7 @@ class Cache:
     def put(self, key: Key, body: Body) -> bool:
         """Store a body; return whether anything but its status changed."""
         self._note_change(key)
-        bodies = self._bodies_of(key.resource)
+        bodies = self._bodies[key.resource]
         old = bodies.get(key)
         if old is not None and _version(old) >= _version(body):
             return False
@@ -81,7 +82,7 @@ class Cache:
         """Remove the body; return whether there was one."""
         self._note_change(key)
         self._parsed.pop(key, None)
-        return self._bodies_of(key.resource).pop(key, None) is not None
+        return self._bodies[key.resource].pop(key, None) is not None
 
     @contextmanager
     def changes(self) -> Iterator[set[Key]]:
@@ -99,7 +100,7 @@ class Cache:
         `changed`: keys put or removed since the list was requested; the list neither brings back nor removes them.
         """
         listed = {key_of(resource, body): body for body in bodies}
-        known = self._bodies_of(resource)
+        known = self._bodies[resource]
         gone = {key for key in known if key not in listed and key not in changed}
         for key in gone:
             self.remove(key)
@@ -107,7 +108,7 @@ class Cache:
         return gone | {key for key, body in came if self.put(key, body)}
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[tuple[Key, Body]]:
-        bodies = self._bodies_of(resource).items()
+        bodies = self._bodies[resource].items()
         return [(key, body) for key, body in bodies if namespace is None or key.namespace == namespace]
 
     def keys(self) -> Collection[Key]:
@@ -117,10 +118,6 @@ class Cache:
     def _note_change(self, key: Key) -> None:
         for changes in self._change_sets:
             changes.add(key)
-
-    def _bodies_of(self, resource: Resource) -> dict[Key, Body]:
-        """The bodies of one kind by their keys."""
-        return self._bodies.setdefault(resource, {})
 
 
 def _version(body: Body) -> int:

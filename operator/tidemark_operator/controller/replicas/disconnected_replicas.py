@@ -22,7 +22,8 @@ from tidemark_protocol.messages.commands import Command
 from tidemark_protocol.messages.responses import DescribedDataflow, Description
 
 GRACE_MS = 60_000
-Has = Description | None
+BARE = Description("", None, 0, (), (), ())
+"""The description of a replica that has nothing."""
 Begins = dict[GlobalId, Frontier]
 
 
@@ -48,11 +49,9 @@ class DisconnectedReplicas:
                 collection.away |= dict.fromkeys(self._unknown, 0)
                 self._dataflows.hold_inputs(collection)
 
-    def described(self, has: Has, now_ms: int) -> tuple[list[Command], Begins]:
+    def described(self, has: Description, now_ms: int) -> tuple[list[Command], Begins]:
         """Record how far a replica is. Returns the compactions that all others may follow, and the times from which
         it continues."""
-        if has is None:
-            return [], {}
         self._dataflows.described({c.id: c.write for c in has.collections}, now_ms)
         compacted = self._dataflows.compacted({c.id: c.since for c in has.collections}, now_ms)
         return compacted, self._going_on(has.dataflows)

@@ -75,12 +75,11 @@ class ExcludedDataflows:
         self._dataflows = dataflows
         self._understands: dict[ReplicaId, frozenset[str]] = {}
 
-    def described(self, replica: ReplicaId, has: Description | None, now_ms: int) -> None:
+    def described(self, replica: ReplicaId, has: Description, now_ms: int) -> None:
         """Record, as a connection begins, the plan features that the replica knows, and end the dataflows whose tables
         it describes as finished."""
-        known = () if has is None else has.plan_features
-        self._understands[replica] = frozenset(SUPPORTED_FEATURES).intersection(known)
-        conclude(self._dataflows, () if has is None else has.shards, now_ms)
+        self._understands[replica] = frozenset(SUPPORTED_FEATURES).intersection(has.plan_features)
+        conclude(self._dataflows, has.shards, now_ms)
 
     def forget(self, replica: ReplicaId) -> None:
         """Forget a replica whose connection ended."""
