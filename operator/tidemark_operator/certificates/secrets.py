@@ -45,10 +45,8 @@ class SecretStore:
         body = build_secret(place, bag, await self._owner(place), kept.version)
         try:
             await self._kube.replace(SECRETS, self._namespace_of(place), place.name, body)
-        except Conflict as error:
-            raise WriteConflict(str(error)) from None
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in (404, 409):
                 raise
             raise WriteConflict(str(error)) from None
 

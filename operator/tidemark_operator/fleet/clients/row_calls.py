@@ -19,6 +19,11 @@ from tidemark_protocol.wire.cancellation import is_canceled
 
 IDLE_SECONDS = 60.0
 """A client that sends nothing for so long has gone."""
+_ERRORS: dict[grpc.StatusCode, type[OperatorError]] = {
+    grpc.StatusCode.FAILED_PRECONDITION: QueryNotReady,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: TooMany,
+    grpc.StatusCode.ABORTED: WriteUnknown,
+}
 
 
 async def send_rows(
@@ -72,16 +77,11 @@ async def _send(call: Any, header: Any, pieces: AsyncIterator[bytes]) -> None:
 
 
 def _failure(replica: ReplicaId, error: Any) -> OperatorError:
-    code, details = error.code(), error.details()
-    if code is grpc.StatusCode.FAILED_PRECONDITION:
-        return QueryNotReady(f"replica {replica}: {details}")
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return TooMany(f"replica {replica}: {details}")
+    code = error.code()
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return QueryRefused(f"replica {replica} is of a version that takes no rows: give it a newer image")
-    if code is grpc.StatusCode.ABORTED:
-        return WriteUnknown(f"replica {replica}: {details}")
-    return _unknown(replica, f"{code.name}")
+    kind = _ERRORS.get(code)
+    return _unknown(replica, f"{code.name}") if kind is None else kind(f"replica {replica}: {error.details()}")
 
 
 def _unknown(replica: ReplicaId, why: str) -> WriteUnknown:

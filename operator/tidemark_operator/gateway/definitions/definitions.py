@@ -69,15 +69,6 @@ class Defined:
     warning: str = ""
 
 
-@contextmanager
-def _api_errors() -> Iterator[None]:
-    """An ApiError of the block becomes an error that the caller understands."""
-    try:
-        yield
-    except ApiError as error:
-        raise of_api_error(error) from None
-
-
 class Definitions:
     """The definitions of one gateway. `allowed`: whether there are some, by the operator's --no-definitions."""
 
@@ -93,23 +84,28 @@ class Definitions:
             WriteUnknown: the API server did not answer.
             Forbidden, TooMany, PlannerUnavailable, ReviewUnavailable: as for a query.
         """
-        self._require_allowed()
-        with _api_errors():
+        with self._writing():
             return await self._define(access, request)
 
     async def drop(self, access: Access, request: Any) -> Defined:
         """Delete the Dataflow or DataSource, whoever created it. Raises as `define`."""
-        self._require_allowed()
-        with _api_errors():
+        with self._writing():
             return await self._drop(access, request)
 
-    def _require_allowed(self) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """An ApiError of the block becomes an error that the caller understands. Raises DefinitionRefused: nothing is
+        defined by SQL here."""
         if not self._allowed:
             raise DefinitionRefused(
                 "0A000",
                 "views and tables are not defined by SQL here (--no-definitions of the operator, pgwire.ddl of the "
                 "chart): use kubectl",
             )
+        try:
+            yield
+        except ApiError as error:
+            raise of_api_error(error) from None
 
     async def _define(self, access: Access, request: Any) -> Defined:
         if request.action not in ACTIONS or (request.action == ADD and request.kind != TABLE):

@@ -172,11 +172,8 @@ class SharedSources:
         changes = {"metadata": metadata, "spec": spec}
         try:
             return await self._context.kube.patch(key.resource, key.namespace, key.name, changes)
-        except Conflict:
-            await _pause()
-            return None
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in (404, 409):
                 raise
             await _pause()
             return None

@@ -59,17 +59,14 @@ class Copies:
         subject = StreamSubject(request.namespace, request.subject, request.instance)
         ready = await plan_subject(self._context, self._limits, access, subject, "copy")
         _check_format(request.format, ready.columns)
-        location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
+        copies = copies_folder(ready.instance.config.storage_location, request.namespace)
+        try:
+            location = copy_location(copies, request.to)
+        except ValueError as error:
+            raise QueryRefused(str(error)) from None
         made = await build_dataflow(self._context, ready, CopyToSink(ready.columns, location, request.format), as_of)
         until = Time(made.description.as_of + 1)
         return ready, replace(made, description=replace(made.description, until=until)), location
-
-    @staticmethod
-    def _location(namespace: str, storage: str, to: str) -> str:
-        try:
-            return copy_location(copies_folder(storage, namespace), to)
-        except ValueError as error:
-            raise QueryRefused(str(error)) from None
 
 
 def _check_format(format: str, columns: tuple[Column, ...]) -> None:
