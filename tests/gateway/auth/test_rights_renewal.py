@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,8 @@ from tidemark_operator.fleet.clients.subscription import Backlog, Subscription
 from tidemark_operator.gateway.auth import rights_renewal
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.auth.recent_answers import TTL_SECONDS
-from tidemark_operator.gateway.auth.rights_renewal import ReadSet, while_allowed
+from tidemark_operator.gateway.auth.rights import check_rights
+from tidemark_operator.gateway.auth.rights_renewal import while_allowed
 from tidemark_operator.gateway.streams import subscribe
 from tidemark_operator.gateway.streams.subscribe import BatchSender, GrpcSubscriber
 from tidemark_operator.kube.client import DATAFLOWS
@@ -29,7 +31,8 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
 
 AS_OF, MAY_READ = 100, "get dataflows/data delays in namespace ns"
-READS = ReadSet("ns", [GlobalId("d/i")], {GlobalId("d/i"): Parent(DATAFLOWS.kind, "delays")})
+OWNERS = {GlobalId("d/i"): Parent(DATAFLOWS.kind, "delays")}
+CHECK = partial(check_rights, namespace="ns", reads=[GlobalId("d/i")], found=OWNERS)
 
 
 class Cluster(ApiServer):
@@ -87,7 +90,7 @@ def play(
             return await door.authenticate(f"Bearer {token}")
 
         async def served() -> None:
-            async with while_allowed(subscription, admit, READS):
+            async with while_allowed(subscription, admit, CHECK):
                 await BatchSender(GrpcSubscriber(client, SubscribeRequest(subject="t")), subscription, AS_OF).send()
 
         telling = asyncio.create_task(served())

@@ -13,16 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from tidemark_operator.errors import OperatorError, SubscribeRevoked, TooMany
 from tidemark_operator.fleet.clients.subscription import Subscription
 from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
-from tidemark_operator.gateway.auth.rights import check_rights
-from tidemark_operator.planning.revision import Parent
-from tidemark_protocol.ids import GlobalId
 
 LOG = logging.getLogger(__name__)
 RECHECK_SECONDS = 60.0
@@ -30,34 +26,28 @@ RETRY_SECONDS, UNCONFIRMED_SECONDS = 6.0, 600.0
 """A failed login of a user is forgotten every six seconds: then one more is looked at."""
 Authenticate = Callable[[], Awaitable[Access]]
 """Authenticates the call again; raises Unauthenticated, ReviewUnavailable, TooMany."""
-
-
-@dataclass(frozen=True)
-class ReadSet:
-    """The relations that a subscribe reads, and their objects when it began (an edit of one ends it in another way)."""
-
-    namespace: str
-    ids: Sequence[GlobalId]
-    owners: Mapping[GlobalId, Parent]
+CheckRights = Callable[[Access], Awaitable[None]]
+"""Checks the rights to what the subscribe reads, with the objects of when it began (an edit of one ends it in another
+way); raises as `check_rights`."""
 
 
 @asynccontextmanager
-async def while_allowed(subscription: Subscription, admit: Authenticate, reads: ReadSet) -> AsyncIterator[None]:
+async def while_allowed(subscription: Subscription, admit: Authenticate, check: CheckRights) -> AsyncIterator[None]:
     """End the subscription with SubscribeRevoked once its caller lacks a right."""
-    asking = asyncio.create_task(_ask_again(subscription, admit, reads), name="rights of a subscribe")
+    asking = asyncio.create_task(_ask_again(subscription, admit, check), name="rights of a subscribe")
     try:
         yield
     finally:
         asking.cancel()
 
 
-async def _ask_again(subscription: Subscription, admit: Authenticate, reads: ReadSet) -> None:
+async def _ask_again(subscription: Subscription, admit: Authenticate, check: CheckRights) -> None:
     confirmed, pause = time.monotonic(), RECHECK_SECONDS
     while subscription.failure is None:
         await asyncio.sleep(pause)
         pause = RECHECK_SECONDS
         try:
-            await check_rights(await admit(), reads.namespace, reads.ids, reads.owners)
+            await check(await admit())
             confirmed = time.monotonic()
         except TooMany as error:
             pause = RETRY_SECONDS

@@ -15,6 +15,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
@@ -23,7 +24,8 @@ from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeNot
 from tidemark_operator.fleet.clients.subscription import Subscription
 from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access
-from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed
+from tidemark_operator.gateway.auth.rights import check_rights
+from tidemark_operator.gateway.auth.rights_renewal import Authenticate, while_allowed
 from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
@@ -73,9 +75,10 @@ class Subscribes:
         ready, made = await plan_again(access, request.namespace, lambda: self._begin(access, request))
         running = ready.instance.clients.subscribe(made)
         async with self._limits.subscribes.hold(access.caller), running as subscription:
-            reads = ReadSet(request.namespace, ready.planned.references, ready.owners)
-            async with while_allowed(subscription, admit, reads):
-                await client.begin(ready.columns, made.description.as_of, ready.planned.references)
+            reads = ready.planned.references
+            check = partial(check_rights, namespace=request.namespace, reads=reads, found=ready.owners)
+            async with while_allowed(subscription, admit, check):
+                await client.begin(ready.columns, made.description.as_of, reads)
                 await BatchSender(client, subscription, made.description.as_of).send()
 
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
