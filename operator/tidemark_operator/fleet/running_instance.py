@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+import grpc
+
 from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.controller_events import Notice, ShardAppeared
@@ -29,8 +31,7 @@ from tidemark_operator.controller.replicas.replica_connection import (
     ReplicaConnection,
     RpcCounters,
 )
-from tidemark_operator.errors import OperatorError
-from tidemark_operator.fleet.clients.any_replica import ask_any
+from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.clients.pending_queries import PendingQueries
 from tidemark_operator.fleet.clients.pending_streams import PendingStreams
 from tidemark_operator.fleet.clients.query_death_count import ClientWork, QueryDeathCount
@@ -252,7 +253,19 @@ class RunningInstance(InstanceFacade):
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
         """Have any replica describe shards; returns that replica too. Raises: Waiting where none answers."""
-        return await ask_any(self.namespace, self.name, self.replicas, lambda replica: replica.describe(shards))
+        return await self._ask(lambda replica: replica.describe(shards), self.replicas)
+
+    async def _ask(
+        self, question: Callable[[ReplicaConnection], Awaitable[T]], among: Mapping[ReplicaId, ReplicaState]
+    ) -> tuple[ReplicaId, T]:
+        """Ask the online ones among these replicas, which may change meanwhile, one after the other, until one answers;
+        return that one and its answer. Raises: Waiting where none does."""
+        for replica in sorted(r for r, state in among.items() if state.online):
+            try:
+                return replica, await question(among[replica].connection)
+            except (grpc.RpcError, OperatorError, KeyError) as error:
+                LOG.warning("replica %s/%s did not answer: %s", self.namespace, replica, error)
+        raise Waiting("NoReplicaOnline", f"waiting for a replica of ComputeInstance {self.name} to answer")
 
     async def inspect(
         self, source: SourceSpec, pinned: IngestionDescription | None = None
@@ -261,14 +274,13 @@ class RunningInstance(InstanceFacade):
         Waiting where none answers that knows this kind."""
         known = codec.encode(pinned) if pinned is not None else b""
         request = compute_pb2.InspectSourceRequest(source=codec.encode(source), ingestion=known)
-        return await self._ask(lambda stub: stub.InspectSource(request, timeout=INSPECT_SECONDS), self._able(source))
+        return await self._call(lambda stub: stub.InspectSource(request, timeout=INSPECT_SECONDS), self._able(source))
 
-    async def _ask(
+    async def _call(
         self, call: Callable[[Any], Awaitable[T]], replicas: Mapping[ReplicaId, ReplicaState] | None = None
     ) -> T:
         """The answer of any of these replicas, or of all, to a call of its stub. Raises: Waiting where none answers."""
-        among = self.replicas if replicas is None else replicas
-        return (await ask_any(self.namespace, self.name, among, lambda replica: replica.ask(call)))[1]
+        return (await self._ask(lambda replica: replica.ask(call), self.replicas if replicas is None else replicas))[1]
 
     def _able(self, message: SourceSpec | IngestionDescription) -> dict[ReplicaId, ReplicaState]:
         """The replicas whose images know all that is in the message."""
@@ -287,7 +299,7 @@ class RunningInstance(InstanceFacade):
         state = able.get(ingester)
         asked = {ingester: state} if state is not None and state.online else able
         request = compute_pb2.ReleaseSourceRequest(ingestion=codec.encode(description))
-        answer = await self._ask(lambda stub: stub.ReleaseSource(request, timeout=DESCRIBE_SECONDS), asked)
+        answer = await self._call(lambda stub: stub.ReleaseSource(request, timeout=DESCRIBE_SECONDS), asked)
         return str(answer.error)
 
     async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
@@ -295,7 +307,7 @@ class RunningInstance(InstanceFacade):
         request = compute_pb2.ListShardsRequest(
             location=location, after=after, without=without, published=True, elsewhere=True
         )
-        return await self._ask(lambda stub: stub.ListShards(request, timeout=DESCRIBE_SECONDS))
+        return await self._call(lambda stub: stub.ListShards(request, timeout=DESCRIBE_SECONDS))
 
     def sees(self, location: str) -> bool:
         """Whether its replicas may have written a table at the location."""

@@ -3,7 +3,6 @@
 pending_queries       callers that wait for the answer of a peek or a query
 pending_streams       clients that wait for a subscribe or a copy
 subscription          batches that one subscribe has still to receive, in bounded memory
-any_replica           asks any replica that answers
 row_calls             sends rows to the replica that ingests a source
 result_stash_reader   reads a large answer from its replica, a piece at a time
 query_death_count     fails queries that replicas die of
