@@ -63,7 +63,7 @@ def check_row_wise(
         )
     _check_finishing(planned.finishing)
     owner = owners.get(planned.relation)
-    if owner is not None and (why := _why_not(registry, namespace, owner, planned.relation)):
+    if owner is not None and (why := _why_not(registry, namespace, owner, planned.relation, owners)):
         raise QueryRefused(
             f"--skip-errors reads rows that are computed one by one, and {why}: its rows may lack what the errors "
             "should have given them. Read what it is computed from, or correct the errors"
@@ -78,10 +78,10 @@ def _check_finishing(finishing: Finishing) -> None:
         )
 
 
-def _why_not(registry: Registry, namespace: str, owner: Parent, relation: GlobalId) -> str:
+def _why_not(
+    registry: Registry, namespace: str, owner: Parent, relation: GlobalId, owners: Mapping[GlobalId, Parent]
+) -> str:
     """The first export on the way down that is not computed row by row, and by what; empty: there is none."""
-    sources = registry.sources(namespace)
-    tables = {table.id for source in sources if source.pinned for table in source.pinned.tables}
     pending, seen = [(owner, relation)], set[GlobalId]()
     while pending:
         at, id = pending.pop()
@@ -95,12 +95,9 @@ def _why_not(registry: Registry, namespace: str, owner: Parent, relation: Global
             if not isinstance(plan, _ROW_WISE):
                 return f"Dataflow {at.name} has {_WORDS.get(type(plan), type(plan).__name__)}"
             if isinstance(plan, Get) and plan.id in state.active.revision.description.import_ids:
-                imported = GlobalId(plan.id)
-                if imported in tables:
-                    continue
-                if (below := _owner_of(registry, namespace, state.active, imported)) is None:
+                if (below := owners.get(GlobalId(plan.id))) is None:
                     return f"what Dataflow {at.name} reads was replaced meanwhile"
-                pending.append((below, imported))
+                pending.append((below, GlobalId(plan.id)))
     return ""
 
 
@@ -129,19 +126,3 @@ def _plans(mark: ActiveRevision, on: GlobalId) -> Iterator[Plan]:
         if isinstance(plan, Get) and plan.id in objects and plan.id not in seen:
             seen.add(plan.id)
             todo.append(objects[GlobalId(plan.id)])
-
-
-def _owner_of(registry: Registry, namespace: str, mark: ActiveRevision, imported: GlobalId) -> Parent | None:
-    """The Dataflow whose active revision exports this; None: there is none."""
-    for parent in mark.revision.reads:
-        if parent.kind != DATAFLOWS.kind:
-            continue
-        state = registry.dataflow(Key(DATAFLOWS, namespace, parent.name))
-        if state is not None and state.active is not None and _exports(state.active, imported):
-            return parent
-    return None
-
-
-def _exports(mark: ActiveRevision, id: GlobalId) -> bool:
-    revision = mark.revision
-    return id in revision.provided or any(id == index.on for index in revision.description.index_exports)
