@@ -10,9 +10,9 @@ from tests.pg_catalogue.samples import RELATIONS, ask, column, rows, session
 from tidemark_pgwire.catalogue import Catalogue, CatalogueError, CatalogueRelation
 from tidemark_pgwire.catalogue.oids import FIRST_OF_USERS
 from tidemark_pgwire.catalogue.system_relations import system_relations
-from tidemark_pgwire.catalogue.types import system_types
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
 from tidemark_pgwire.statements.subjects import StatementSubject, subject_of
+from tidemark_pgwire.values.system_types import system_types
 
 OURS = (
     "SELECT version()",

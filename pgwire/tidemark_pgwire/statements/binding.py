@@ -36,7 +36,7 @@ _TIME = re.compile(r"'\s*\d{4}-\d\d-\d\d[^']*'", re.ASCII)
 _OFFSET = re.compile(r":\d\d(?:[.]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*'", re.ASCII)
 _COUNTS = ("LIMIT", "OFFSET")
 _INT8 = 20
-_CAST = {
+CASTS = {
     **dict.fromkeys(("BOOL", "BOOLEAN"), 16),
     **dict.fromkeys(("INT2", "SMALLINT"), 21),
     **dict.fromkeys(("INT", "INT4", "INTEGER"), 23),
@@ -44,12 +44,13 @@ _CAST = {
     **dict.fromkeys(("FLOAT4", "REAL"), 700),
     **dict.fromkeys(("FLOAT8", "DOUBLE"), 701),
     "DATE": 1082,
+    "TIMESTAMP": 1114,
     "TIMESTAMPTZ": 1184,
     "BYTEA": 17,
     **dict.fromkeys(("NUMERIC", "DECIMAL"), 1700),
 }
 """Words of a cast, and the oid of its type."""
-_TEXTS = {"TEXT": 25, "VARCHAR": 1043, "UUID": UUID_OID}
+TEXTS = {"TEXT": 25, "VARCHAR": 1043, "UUID": UUID_OID}
 """Casts that change no type but that of an array: an untyped parameter is a text."""
 _TYPE_WORDS = ("PRECISION", "WITH", "WITHOUT", "TIME", "ZONE")
 _ARRAYS = {element: array for array, element in ELEMENTS.items()}
@@ -91,12 +92,12 @@ def _type_of_cast(after: Sequence[Token]) -> int:
     if [each.text for each in after[:2]] != [":", ":"] or len(after) < 3:
         return 0
     cast, rest = after[2].word, [each.word or each.text for each in after[3:]]
-    oid = _CAST.get(cast, 0)
-    if cast == "TIMESTAMP":
-        oid = 1184 if rest[:1] == ["WITH"] else 1114
+    oid = CASTS.get(cast, 0)
+    if cast == "TIMESTAMP" and rest[:1] == ["WITH"]:
+        oid = CASTS["TIMESTAMPTZ"]
     while rest and rest[0] in _TYPE_WORDS:
         del rest[0]
-    return _ARRAYS.get(oid or _TEXTS.get(cast, 0), 0) if rest[:2] == ["[", "]"] else oid
+    return _ARRAYS.get(oid or TEXTS.get(cast, 0), 0) if rest[:2] == ["[", "]"] else oid
 
 
 def bind(sql: str, dialect: str, parameters: Sequence[Parameter]) -> str:

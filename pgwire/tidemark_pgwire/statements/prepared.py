@@ -15,42 +15,20 @@ from decimal import Decimal, InvalidOperation
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.messages.backend import TEXT
+from tidemark_pgwire.statements.binding import CASTS, TEXTS
 from tidemark_pgwire.statements.inserts import Cell, cell_of
 from tidemark_pgwire.statements.words import Words
 from tidemark_pgwire.values.array_parameters import ELEMENTS
 from tidemark_pgwire.values.parameters import Parameter, decoded
+from tidemark_pgwire.values.types import BY_NAME
 
 MAX_EXPONENT = 400
-_TYPES = {
-    **dict.fromkeys(("BOOL", "BOOLEAN"), 16),
-    **dict.fromkeys(("INT2", "SMALLINT"), 21),
-    **dict.fromkeys(("INT", "INT4", "INTEGER"), 23),
-    **dict.fromkeys(("INT8", "BIGINT"), 20),
-    **dict.fromkeys(("FLOAT4", "REAL"), 700),
-    **dict.fromkeys(("FLOAT8", "DOUBLE"), 701),
-    **dict.fromkeys(("NUMERIC", "DECIMAL"), 1700),
-    **dict.fromkeys(("TEXT", "STRING"), 25),
-    **dict.fromkeys(("VARCHAR", "CHARACTER"), 1043),
-    "DATE": 1082,
-    "TIMESTAMP": 1114,
-    "TIMESTAMPTZ": 1184,
-    "UUID": 2950,
-    "BYTEA": 17,
-    "UNKNOWN": 0,
-}
+_TYPES = {**CASTS, **TEXTS, "STRING": 25, "CHARACTER": 1043, "UNKNOWN": 0}
 """The oids of types by their first word."""
 _CASTS = {
-    "int2": 21,
-    "int4": 23,
-    "int8": 20,
-    "numeric": 1700,
-    "bool": 16,
-    "float4": 700,
-    "float8": 701,
-    "date": 1082,
-    "text": 25,
+    name: BY_NAME[name].oid
+    for name in "int2 int4 int8 numeric bool float4 float8 date text timestamp timestamptz".split()
 }
-_CASTS |= {"timestamp": 1114, "timestamptz": 1184}
 """The oids of the casts of values."""
 _INTEGERS = {oid: name for name, oid in _CASTS.items() if name.startswith("int")}
 _KINDS = {oid: name for name, oid in _CASTS.items()} | dict.fromkeys(_INTEGERS, "integer") | {1043: "text"}

@@ -7,27 +7,12 @@ import struct
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from tidemark_pgwire.values.types import BY_OID
+
 ITEMS_MAX = 10_000
 _HEAD, _DIMENSION, _SIZE = struct.Struct("!iiI"), struct.Struct("!ii"), struct.Struct("!i")
 _PLAIN = re.compile(r"[0-9A-Za-z.+:-]+", re.ASCII)
 """Elements that need no quotes."""
-ELEMENTS: Mapping[int, int] = {
-    1000: 16,
-    1003: 19,
-    1005: 21,
-    1007: 23,
-    1009: 25,
-    1015: 1043,
-    1016: 20,
-    1022: 701,
-    1028: 26,
-    1115: 1114,
-    1182: 1082,
-    1185: 1184,
-    1231: 1700,
-    2951: 2950,
-}
-"""The oid of an array, and that of its elements."""
 KINDS: Mapping[int, str] = {
     1000: "boolean[]",
     1005: "smallint[]",
@@ -42,6 +27,8 @@ KINDS: Mapping[int, str] = {
     **dict.fromkeys((1003, 1009, 1015, 2951), "text[]"),
 }
 """The kinds of parameters: the type of an array in PostgreSQL's dialect."""
+ELEMENTS: Mapping[int, int] = {oid: element.oid for oid in KINDS if (element := BY_OID[oid].element) is not None}
+"""The oid of an array, and that of its elements."""
 
 
 def array_text(data: bytes, element: int, read: Callable[[bytes], str]) -> str:

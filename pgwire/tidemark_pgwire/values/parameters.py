@@ -15,30 +15,17 @@ from uuid import UUID
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_BINARY, INVALID_TEXT, NOT_IN_REPERTOIRE, WireError
 from tidemark_pgwire.messages.backend import BINARY
 from tidemark_pgwire.values.array_parameters import ELEMENTS, KINDS, array_text, text_of_uuids
-from tidemark_pgwire.values.types import BY_OID
+from tidemark_pgwire.values.types import BY_NAME, BY_OID
 
 UNKNOWN = (0, 705)
 UUID_OID, UUIDS_OID = 2950, 2951
+_NAMES = (
+    "bool bytea int2 int4 int8 text name float4 float8 bpchar varchar date timestamp timestamptz numeric uuid".split()
+)
 _KINDS = {
-    16: "bool",
-    17: "bytea",
-    20: "int8",
-    21: "int2",
-    23: "int4",
-    25: "text",
-    19: "text",
-    700: "float4",
-    701: "float8",
-    1042: "text",
-    1043: "text",
-    1082: "date",
-    1114: "timestamp",
-    1184: "timestamptz",
-    1700: "numeric",
-    26: "int8",
-    2950: "text",
-    0: "unknown",
-    705: "unknown",
+    **{BY_NAME[name].oid: BY_NAME[name].kind for name in _NAMES},
+    **dict.fromkeys(UNKNOWN, "unknown"),
+    BY_NAME["oid"].oid: "int8",
     **KINDS,
 }
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -86,7 +73,7 @@ def kind_of(oid: int) -> str:
 
 
 _NULLS = {kind: Parameter(kind, None, None) for kind in _KINDS.values()}
-RECEIVED = frozenset(_KINDS) - {0, 705}
+RECEIVED = frozenset(_KINDS) - {*UNKNOWN}
 """Oids of the types that parameters can have."""
 
 

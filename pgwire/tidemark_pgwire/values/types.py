@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark_pgwire.values.system_types import system_types
 from tidemark_protocol.types import SqlType
 
 
@@ -24,61 +25,31 @@ class PgType:
     element: PgType | None = None
 
 
-_BASE = (
-    PgType(16, "bool", "bool", 1),
-    PgType(17, "bytea", "bytea", -1),
-    PgType(18, "char", "text", 1),
-    PgType(19, "name", "text", 64),
-    PgType(20, "int8", "int8", 8),
-    PgType(21, "int2", "int2", 2),
-    PgType(23, "int4", "int4", 4),
-    PgType(24, "regproc", "text", 4),
-    PgType(25, "text", "text", -1),
-    PgType(26, "oid", "oid", 4),
-    PgType(28, "xid", "oid", 4),
-    PgType(114, "json", "json", -1),
-    PgType(700, "float4", "float4", 4),
-    PgType(701, "float8", "float8", 8),
-    PgType(705, "unknown", "text", -1),
-    PgType(1033, "aclitem", "text", 12),
-    PgType(1042, "bpchar", "text", -1),
-    PgType(1043, "varchar", "text", -1),
-    PgType(1082, "date", "date", 4),
-    PgType(1114, "timestamp", "timestamp", 8),
-    PgType(1184, "timestamptz", "timestamptz", 8),
-    PgType(1700, "numeric", "numeric", -1),
-    PgType(2205, "regclass", "text", 4),
-    PgType(2206, "regtype", "text", 4),
-    PgType(2950, "uuid", "text", 16),
-)
-BY_OID = {each.oid: each for each in _BASE}
-_BY_NAME = {each.name: each for each in _BASE}
-_VECTORS = {"int2vector": (22, "int2"), "oidvector": (30, "oid")}
-"""Arrays of the catalogue whose first element has the number 0, and which print as `1 2 3`."""
-BY_OID |= {oid: PgType(oid, name, "vector", -1, _BY_NAME[element]) for name, (oid, element) in _VECTORS.items()}
-_ARRAYS = {
-    "bool": 1000,
-    "bytea": 1001,
-    "char": 1002,
-    "name": 1003,
-    "int2": 1005,
-    "int4": 1007,
-    "text": 1009,
-    "int8": 1016,
-    "float4": 1021,
-    "float8": 1022,
-    "oid": 1028,
-    "timestamp": 1115,
-    "date": 1182,
-    "timestamptz": 1185,
-    "numeric": 1231,
-    "varchar": 1015,
-    "json": 199,
-    "aclitem": 1034,
-    "uuid": 2951,
+_SAME = "bool bytea int2 int4 int8 text oid json float4 float8 date timestamp timestamptz numeric".split()
+_KINDS = {
+    **{name: name for name in _SAME},
+    **dict.fromkeys("char name regproc unknown aclitem bpchar varchar regclass regtype uuid".split(), "text"),
+    "xid": "oid",
 }
-BY_OID |= {oid: PgType(oid, f"_{name}", "array", -1, _BY_NAME[name]) for name, oid in _ARRAYS.items()}
-TEXT, INT4, INT8 = _BY_NAME["text"], _BY_NAME["int4"], _BY_NAME["int8"]
+VECTORS = {"int2vector": "int2", "oidvector": "oid"}
+"""Arrays whose first element has the subscript 0, and which print as `1 2 3`."""
+_ARRAYS = (
+    "bool bytea char name int2 int4 text int8 float4 float8 oid timestamp date timestamptz numeric varchar json "
+    "aclitem uuid".split()
+)
+"""The types of which there are arrays here."""
+
+
+def _type(name: str, kind: str, element: PgType | None = None) -> PgType:
+    found = system_types()[name]
+    return PgType(found.oid, name, kind, found.length, element)
+
+
+BY_NAME = {name: _type(name, kind) for name, kind in _KINDS.items()}
+BY_NAME |= {name: _type(name, "vector", BY_NAME[element]) for name, element in VECTORS.items()}
+BY_NAME |= {f"_{name}": _type(f"_{name}", "array", BY_NAME[name]) for name in _ARRAYS}
+BY_OID = {each.oid: each for each in BY_NAME.values()}
+TEXT, INT4, INT8 = BY_NAME["text"], BY_NAME["int4"], BY_NAME["int8"]
 _OF_SQL = {
     "boolean": "bool",
     "tinyint": "int2",
@@ -106,8 +77,8 @@ def of_sql(type: SqlType) -> PgType:
     """Arrays that PostgreSQL has no like of are json, as structs are."""
     if type.is_array:
         element = of_sql(type.element)
-        return _BY_NAME["json"] if element.kind in ("array", "json") else BY_OID[_ARRAYS[element.name]]
-    return _BY_NAME[_OF_SQL[type.name]]
+        return BY_NAME["json"] if element.kind in ("array", "json") else BY_NAME[f"_{element.name}"]
+    return BY_NAME[_OF_SQL[type.name]]
 
 
 def modifier(type: SqlType) -> int:

@@ -17,7 +17,7 @@ from tidemark_pgwire.catalogue.facts import CatalogueRelation, SessionFacts
 from tidemark_pgwire.catalogue.oids import Oids
 from tidemark_pgwire.catalogue.settings import settings_of
 from tidemark_pgwire.catalogue.system_relations import INFORMATION_SCHEMA, PG_CATALOG, system_relations
-from tidemark_pgwire.catalogue.types import system_types
+from tidemark_pgwire.values.system_types import system_types
 
 SCHEMA_OIDS: Mapping[str, int] = {PG_CATALOG: 11, "public": 2200, INFORMATION_SCHEMA: 13_207}
 OWNER, OWNER_OID = "tidemark", 10

@@ -9,7 +9,7 @@ from tidemark_pgwire.catalogue.contents.entries import OWNER, CatalogueContents,
 from tidemark_pgwire.catalogue.contents.relation_rows import type_of
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.system_relations import PG_CATALOG
-from tidemark_pgwire.catalogue.types import types_by_oid
+from tidemark_pgwire.values.system_types import types_by_oid
 from tidemark_protocol.types import Column
 
 _BINARY_DIGITS = {"int2": 16, "int4": 32, "int8": 64, "float4": 24, "float8": 53}

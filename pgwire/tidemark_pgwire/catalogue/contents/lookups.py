@@ -10,7 +10,8 @@ import pyarrow as pa
 from tidemark_pgwire.catalogue.contents.entries import RESERVED, CatalogueContents, parts_of_name, quoted
 from tidemark_pgwire.catalogue.facts import CatalogueError
 from tidemark_pgwire.catalogue.system_relations import PG_CATALOG, system_relations
-from tidemark_pgwire.catalogue.types import resolved, system_types
+from tidemark_pgwire.catalogue.types import resolved
+from tidemark_pgwire.values.system_types import system_types
 
 Pairs = Iterator[tuple[Any, Any]]
 

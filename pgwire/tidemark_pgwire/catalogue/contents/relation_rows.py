@@ -15,7 +15,7 @@ from tidemark_pgwire.catalogue.contents.entries import (
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.contents.server_rows import OPERATOR_CLASSES
 from tidemark_pgwire.catalogue.system_relations import system_relations
-from tidemark_pgwire.catalogue.types import CatalogueType, system_types
+from tidemark_pgwire.values.system_types import CatalogueType, system_types
 from tidemark_pgwire.values.types import modifier, of_sql
 from tidemark_protocol.types import Column
 

@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_pgwire.catalogue.system_relations import SystemColumn, SystemRelation
-from tidemark_pgwire.catalogue.types import VECTORS, element_of, stored_as, system_types
+from tidemark_pgwire.catalogue.types import element_of, stored_as
+from tidemark_pgwire.values.system_types import system_types
+from tidemark_pgwire.values.types import VECTORS
 
 Row = Mapping[str, Any]
 """Values by column. A column that a row leaves out is NULL, or what stands for nothing where it is never NULL: 0, false

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidemark_pgwire.catalogue.contents.entries import KEYWORDS, OWNER_OID, SCHEMA_OIDS, CatalogueContents
 from tidemark_pgwire.catalogue.contents.rows import Row
 from tidemark_pgwire.catalogue.system_relations import PG_CATALOG
-from tidemark_pgwire.catalogue.types import CatalogueType, system_types
+from tidemark_pgwire.values.system_types import CatalogueType, system_types
 
 UTF8, TABLESPACE = 6, 1_663
 _SYSTEM = SCHEMA_OIDS[PG_CATALOG]

@@ -17,7 +17,8 @@ from tidemark_pgwire.catalogue.facts import CatalogueError
 from tidemark_pgwire.catalogue.sql.functions import ARRAY, ELEMENT, FUNCTIONS, NATIVE, SAME, arguments_of, name_of
 from tidemark_pgwire.catalogue.sql.session_functions import SESSION_FUNCTIONS
 from tidemark_pgwire.catalogue.system_relations import find, is_system, table_functions
-from tidemark_pgwire.catalogue.types import INTEGERS, VECTORS, array_of, element_of, resolved
+from tidemark_pgwire.catalogue.types import INTEGERS, array_of, element_of, resolved
+from tidemark_pgwire.values.types import VECTORS
 
 UNKNOWN, RECORD = "unknown", "record"
 TYPE, OF_WITH, TABLE_OID, STAR = "pg_type", "of_with", "table_oid", "star"

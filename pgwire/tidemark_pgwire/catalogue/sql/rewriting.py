@@ -38,7 +38,9 @@ from tidemark_pgwire.catalogue.sql.result_types import (
 from tidemark_pgwire.catalogue.sql.session_functions import SESSION_FUNCTIONS, Value, call
 from tidemark_pgwire.catalogue.sql.statement import parse
 from tidemark_pgwire.catalogue.system_relations import SystemRelation, find, table_functions
-from tidemark_pgwire.catalogue.types import INTEGERS, REGISTERED, VECTORS, element_of, stored_as, system_types
+from tidemark_pgwire.catalogue.types import INTEGERS, REGISTERED, element_of, stored_as
+from tidemark_pgwire.values.system_types import system_types
+from tidemark_pgwire.values.types import VECTORS
 
 _ADMITTED = frozenset(
     "Add Alias All Any Between BitwiseAnd BitwiseOr Boolean Bracket CTE Column DPipe DataType DataTypeParam Distinct "
