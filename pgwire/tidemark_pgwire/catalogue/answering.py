@@ -21,9 +21,6 @@ from tidemark_pgwire.catalogue.sql.rewriting import Rewritten, rewritten
 from tidemark_pgwire.catalogue.types import SENT, element_of, oid_of, stored_as
 from tidemark_pgwire.values.types import VECTORS
 
-LENGTH_BYTES = 8
-"""The bytes of the length that stands before a question or a reply between processes."""
-
 
 @dataclass(frozen=True)
 class Question:

@@ -1,7 +1,8 @@
-"""A process that answers questions about the catalogue, one after the other, until its standard input ends.
+"""A process that answers questions about the catalogue, one after the other, until its connection ends.
 
-    length, Question ──stdin──► answered within limits of memory and CPU
-      ──stdout──► length, CatalogueReply or CatalogueError
+    Question ──► answered within limits of memory and CPU ──► CatalogueReply or CatalogueError
+
+Its standard input is its end of the connection.
 
 What computes without end, or takes memory without end, ends this process and nothing else: a parser of SQL, a regular
 expression and a function of DuckDB cannot be interrupted from within.
@@ -9,15 +10,14 @@ expression and a function of DuckDB cannot be interrupted from within.
 
 from __future__ import annotations
 
-import os
-import pickle
 import resource
 import signal
 import sys
 import traceback
-from typing import BinaryIO
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
-from tidemark_pgwire.catalogue.answering import LENGTH_BYTES, CatalogueReply, Question, reply_to
+from tidemark_pgwire.catalogue.answering import CatalogueReply, Question, reply_to
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
 MEMORY_MAX = 512 << 20
@@ -28,28 +28,19 @@ CPU_SECONDS = 3
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C of the terminal reaches the parent, which decides
-    questions, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints is no reply
+    connection = Connection(0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _limit(resource.RLIMIT_DATA, MEMORY_MAX)
-    while (question := _read(questions)) is not None:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS)
-        data = pickle.dumps(_answer(question))
-        replies.write(len(data).to_bytes(LENGTH_BYTES) + data)
-        replies.flush()
+    with suppress(EOFError):
+        while True:
+            question: Question = connection.recv()
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS)
+            connection.send(_answer(question))
 
 
 def _limit(of: int, value: int) -> None:
     resource.setrlimit(of, (value, resource.getrlimit(of)[1]))
-
-
-def _read(questions: BinaryIO) -> Question | None:
-    length = questions.read(LENGTH_BYTES)
-    if len(length) < LENGTH_BYTES:
-        return None
-    question: Question = pickle.loads(questions.read(int.from_bytes(length)))
-    return question
 
 
 def _answer(question: Question) -> CatalogueReply | CatalogueError:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
-import pickle
-import select
 import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
 
-from tidemark_pgwire.catalogue.answering import LENGTH_BYTES, CatalogueReply, Question
+from tidemark_pgwire.catalogue.answering import CatalogueReply, Question
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
 CHILDREN, WAITING_MAX = 2, 64
@@ -68,7 +65,9 @@ def _begin_child() -> _Child:
 
 class _Child:
     def __init__(self) -> None:
-        self._process = subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self._connection, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(_COMMAND, stdin=theirs.fileno(), stdout=2)
         self._asked = 0
         _all.add(self)
 
@@ -78,19 +77,17 @@ class _Child:
 
     def ask(self, question: Question) -> CatalogueReply | CatalogueError:
         """Answer a question. An error that ends the process is the question's error, too."""
-        data = pickle.dumps(question)
-        until = time.monotonic() + TIME_MAX_S + (0 if self._asked else _START_S)
+        seconds = TIME_MAX_S + (0 if self._asked else _START_S)
         self._asked += 1
         try:
-            self._write(len(data).to_bytes(LENGTH_BYTES) + data)
-            size = int.from_bytes(self._read(LENGTH_BYTES, until))
-            answered: CatalogueReply | CatalogueError = pickle.loads(self._read(size, until))
-        except TimeoutError:
-            self.end()
-            return CatalogueError("57014", f"a statement about the catalogue may take {TIME_MAX_S:g} s; ask for less")
+            self._connection.send(question)
+            if self._connection.poll(seconds):
+                answered: CatalogueReply | CatalogueError = self._connection.recv()
+                return answered
         except (EOFError, OSError):
             return self._end_and_explain()
-        return answered
+        self.end()
+        return CatalogueError("57014", f"a statement about the catalogue may take {TIME_MAX_S:g} s; ask for less")
 
     def _end_and_explain(self) -> CatalogueError:
         """End the process, and return the error that says why it gave no answer."""
@@ -99,32 +96,9 @@ class _Child:
             return CatalogueError("57014", "a statement about the catalogue computes for too long; ask for less")
         return CatalogueError("53200", "a statement about the catalogue ended its process, as by its memory")
 
-    def _write(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._process.stdin.fileno(), rest) :]
-
-    def _read(self, size: int, until: float) -> bytes:
-        assert self._process.stdout is not None
-        place = self._process.stdout.fileno()
-        ready = select.poll()  # `select` takes no descriptor above 1,023
-        ready.register(place, select.POLLIN)
-        found = bytearray()
-        while len(found) < size:
-            if not ready.poll(max(0.0, until - time.monotonic()) * 1_000):
-                raise TimeoutError
-            data = os.read(place, min(size - len(found), 1 << 20))
-            if not data:
-                raise EOFError
-            found += data
-        return bytes(found)
-
     def end(self) -> None:
         """Its own limits may have ended it already: it gets a moment to be found so."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._connection.close()
         try:
             self._process.wait(1)
         except subprocess.TimeoutExpired:
