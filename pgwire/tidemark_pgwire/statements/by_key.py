@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, LIMIT_EXCEEDED, SYNTAX_ERROR, TOO_COMPLEX, WireError
+from tidemark_pgwire.errors import LIMIT_EXCEEDED, SYNTAX_ERROR, TOO_COMPLEX, WireError
 from tidemark_pgwire.statements.inserts import DELETE, UPDATE, Cell, TableName, Write, cell_of, table_name
 from tidemark_pgwire.statements.lexer import Token
-from tidemark_pgwire.statements.words import Words
+from tidemark_pgwire.statements.words import Words, refusal
 
 MAX_ROWS = 100_000
 MAX_CELLS = 5 * MAX_ROWS
@@ -47,7 +47,7 @@ class _Statement:
             f"{self.verb} takes rows by their whole primary key alone: COLUMN = VALUE AND ..., or (COLUMN, ...) IN "
             "(...)"
         )
-        return _refusal(text, token, self.hint)
+        return refusal(text, token, self.hint)
 
 
 def delete(words: Words) -> Write:
@@ -57,7 +57,7 @@ def delete(words: Words) -> Write:
     table = table_name(words)
     of = _Statement("DELETE", _qualifiers(words, table, ("WHERE", "USING", "RETURNING", "")))
     if words.peek().kind == "end":
-        raise _refusal("DELETE without WHERE is not supported: DROP TABLE, then CREATE TABLE, empties one")
+        raise refusal("DELETE without WHERE is not supported: DROP TABLE, then CREATE TABLE, empties one")
     return _write(of, table, _where_terms(words, of))
 
 
@@ -67,18 +67,16 @@ def update(words: Words) -> Write:
     table = table_name(words)
     of = _Statement("UPDATE", _qualifiers(words, table, ("SET",)))
     words.require("SET")
-    changes = [_change(words)]
-    while words.take_mark(","):
-        changes.append(_change(words))
+    changes = words.listed(_change)
     if words.peek().kind == "end":
-        raise _refusal("UPDATE without WHERE is not supported: it takes rows by their whole primary key alone")
+        raise refusal("UPDATE without WHERE is not supported: it takes rows by their whole primary key alone")
     return _write(of, table, _where_terms(words, of), changes)
 
 
 def _change(words: Words) -> tuple[str, Cell]:
     """COLUMN = VALUE."""
     if words.peek().text == "(":
-        raise _refusal("set each column by itself: COLUMN = VALUE", words.peek())
+        raise refusal("set each column by itself: COLUMN = VALUE", words.peek())
     name = words.name()
     words.require_mark("=")
     return name, cell_of(words, (",", "WHERE", "FROM", "RETURNING", ""))
@@ -94,7 +92,7 @@ def _qualifiers(words: Words, table: TableName, following: tuple[str, ...]) -> f
 def _where_terms(words: Words, of: _Statement) -> list[Term]:
     """The terms of the WHERE that comes next. Raises WireError."""
     if words.peek().word in ("USING", "FROM", "RETURNING"):
-        raise _refusal(f"{of.verb} ... {words.peek().word} is not supported", words.peek())
+        raise refusal(f"{of.verb} ... {words.peek().word} is not supported", words.peek())
     words.require("WHERE")
     return _terms(words, of)
 
@@ -102,7 +100,7 @@ def _where_terms(words: Words, of: _Statement) -> list[Term]:
 def _write(of: _Statement, table: TableName, terms: list[Term], changes: Sequence[tuple[str, Cell]] = ()) -> Write:
     columns = tuple(name for names, _ in terms for name in names)
     if len({name.lower() for name in columns}) < len(columns):
-        raise _refusal("a column has several conditions: give each column of the primary key its values once")
+        raise refusal("a column has several conditions: give each column of the primary key its values once")
     count, width = prod(len(rows) for _, rows in terms), len(changes) + len(columns)
     if count > MAX_ROWS or count * width > MAX_CELLS:
         raise WireError(
@@ -121,7 +119,7 @@ def _terms(words: Words, of: _Statement, depth: int = 0) -> list[Term]:
     while words.take("AND"):
         terms += _term(words, of, depth)
     if words.peek().word == "RETURNING":
-        raise _refusal(f"{of.verb} ... RETURNING is not supported", words.peek())
+        raise refusal(f"{of.verb} ... RETURNING is not supported", words.peek())
     if words.peek().kind != "end":
         raise of.condition(words.peek())
     return terms
@@ -138,11 +136,9 @@ def _term(words: Words, of: _Statement, depth: int) -> list[Term]:
     inner = words.inner()
     if words.peek().text != "=" and words.peek().word != "IN":
         return _terms(inner, of, depth + 1)
-    names = [_column(inner, of)]
-    while inner.take_mark(","):
-        names.append(_column(inner, of))
+    names = inner.listed(lambda each: _column(each, of))
     inner.end()
-    return [(tuple(names), _values(words, len(names), of))]
+    return [(names, _values(words, len(names), of))]
 
 
 def _values(words: Words, width: int, of: _Statement) -> list[tuple[Cell, ...]]:
@@ -155,30 +151,22 @@ def _values(words: Words, width: int, of: _Statement) -> list[tuple[Cell, ...]]:
         raise of.condition(words.peek())
     inner = words.inner()
     if inner.peek().word in ("SELECT", "WITH"):
-        raise _refusal(f"{of.verb} ... IN (SELECT ...) is not supported", words.before(), of.hint)
-    of_values = inner.take("VALUES")
-    rows = list[tuple[Cell, ...]]()
-    while True:
-        tuples = of_values or width > 1
-        rows.append(_tuple(inner, width) if tuples else (_value(inner, (",", "")),))
-        if not inner.take_mark(","):
-            inner.end()
-            return rows
+        raise refusal(f"{of.verb} ... IN (SELECT ...) is not supported", words.before(), of.hint)
+    of_tuples = inner.take("VALUES") or width > 1
+    rows = inner.listed(lambda each: _tuple(each, width) if of_tuples else (_value(each),))
+    inner.end()
+    return [*rows]
 
 
 def _tuple(words: Words, width: int) -> tuple[Cell, ...]:
     opened = words.peek()
-    inner = words.inner()
-    cells = [_value(inner, (",", ""))]
-    while inner.take_mark(","):
-        cells.append(_value(inner, (",", "")))
-    inner.end()
+    cells = words.inside(_value)
     if len(cells) != width:
         raise WireError(SYNTAX_ERROR, "unequal number of entries in row expressions", position=opened.at + 1)
-    return tuple(cells)
+    return cells
 
 
-def _value(words: Words, ends: tuple[str, ...]) -> Cell:
+def _value(words: Words, ends: tuple[str, ...] = (",", "")) -> Cell:
     if words.peek().word == "DEFAULT":
         raise words.syntax_error()
     return cell_of(words, (*ends, "OR", "RETURNING"))
@@ -196,7 +184,3 @@ def _column(words: Words, of: _Statement) -> str:
         text = f'missing FROM-clause entry for table "{parts[-2]:.80}"'
         raise WireError("42P01", text, position=token.at + 1)
     return parts[-1]
-
-
-def _refusal(text: str, token: Token | None = None, hint: str = "") -> WireError:
-    return WireError(FEATURE_NOT_SUPPORTED, text, hint=hint, position=token.at + 1 if token is not None else 0)

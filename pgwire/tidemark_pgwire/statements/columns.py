@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, UNDEFINED_COLUMN, WireError
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK, Token
-from tidemark_pgwire.statements.words import Words
+from tidemark_pgwire.statements.words import Words, refusal
 
 MAX_COLUMNS, MAX_KEY = 256, 16
 TOO_MANY_COLUMNS = "54011"
@@ -169,7 +169,7 @@ def _type(words: Words) -> str:
         kind = "double precision"
     elif token.word == "CHARACTER" and words.take("VARYING"):
         kind = "character varying"
-    digits = _digits(words) if words.peek().text == "(" else None
+    digits = words.inside(_number) if words.peek().text == "(" else None
     if kind in ("timestamp", "time") and words.peek().word in ("WITH", "WITHOUT"):
         with_zone = words.next().word == "WITH"
         words.require("TIME", "ZONE")
@@ -186,17 +186,11 @@ def _type(words: Words) -> str:
     return made
 
 
-def _digits(words: Words) -> tuple[int, ...]:
-    inner = words.inner()
-    found = list[int]()
-    while True:
-        token = inner.next()
-        if not (token.text.isascii() and token.text.isdigit() and len(token.text) < 6):
-            raise WireError("42601", f'syntax error at or near "{token.text:.40}"', position=token.at + 1)
-        found.append(int(token.text))
-        if not inner.take_mark(","):
-            inner.end()
-            return tuple(found)
+def _number(words: Words) -> int:
+    token = words.next()
+    if not (token.text.isascii() and token.text.isdigit() and len(token.text) < 6):
+        raise words.syntax_error(token)
+    return int(token.text)
 
 
 def _decimal(words: Words, token: Token, digits: tuple[int, ...] | None) -> str:
@@ -225,5 +219,4 @@ def _refuse_type(kind: str, is_known: bool, token: Token) -> NoReturn:
 
 
 def _refuse(what: str, token: Token | None = None, hint: str = "") -> NoReturn:
-    position = token.at + 1 if token is not None else 0
-    raise WireError(FEATURE_NOT_SUPPORTED, f"{what} is not supported", hint=hint, position=position)
+    raise refusal(f"{what} is not supported", token, hint)

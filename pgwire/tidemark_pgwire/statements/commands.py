@@ -279,20 +279,19 @@ def _value(words: Words) -> str | None:
     """The values, with commas between; None for DEFAULT."""
     if words.take("DEFAULT") or words.take("LOCAL"):
         return None
-    values = list[str]()
-    while True:
+    return ", ".join(words.listed(_one_value))
+
+
+def _one_value(words: Words) -> str:
+    token = words.next()
+    sign = token.text if token.kind == "mark" and token.text in ("-", "+") else ""
+    if sign:
         token = words.next()
-        sign = token.text if token.kind == "mark" and token.text in ("-", "+") else ""
-        if sign:
-            token = words.next()
-        if token.kind == "text":
-            values.append(token.value)
-        elif token.kind in ("word", "name", "number"):
-            values.append(sign + (token.identifier if token.kind == "name" else token.text))
-        else:
-            raise words.syntax_error(token)
-        if not words.take_mark(","):
-            return ", ".join(values)
+    if token.kind == "text":
+        return token.value
+    if token.kind not in ("word", "name", "number"):
+        raise words.syntax_error(token)
+    return sign + (token.identifier if token.kind == "name" else token.text)
 
 
 def _reset(words: Words) -> Command:

@@ -141,7 +141,7 @@ def parse_copy_options(words: Words, reads: bool) -> CopyOptions:
                 options = _with_columns(options, token.word, (ALL,) if words.take_mark("*") else words.names(), listed)
             case "FORCE" if not listed:
                 name = _forces(words)
-                columns = (ALL,) if words.take_mark("*") else _plain_names(words)
+                columns = (ALL,) if words.take_mark("*") else words.listed(Words.name)
                 options = _with_columns(options, name, columns, listed)
             case "ENCODING":
                 if _text(words).upper().replace("-", "") != "UTF8":
@@ -169,13 +169,6 @@ def _forces(words: Words) -> str:
         return "FORCE_NOT_NULL"
     words.require("NULL")
     return "FORCE_NULL"
-
-
-def _plain_names(words: Words) -> tuple[str, ...]:
-    names = [words.name()]
-    while words.take_mark(","):
-        names.append(words.name())
-    return tuple(names)
 
 
 def _with_columns(options: CopyOptions, name: str, columns: tuple[str, ...], listed: bool) -> CopyOptions:

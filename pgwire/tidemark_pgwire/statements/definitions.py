@@ -215,16 +215,17 @@ def _options(words: Words) -> dict[str, str]:
     options: dict[str, str] = {}
     if not words.take("WITH"):
         return options
-    inner = words.inner()
-    while True:
-        name = inner.name()
+    for name, value in words.inside(_option):
         if name in options or len(options) >= MAX_OPTIONS:
             raise WireError("42601", f'option "{name:.80}" is given twice, or there are too many')
-        inner.take_mark("=")
-        token = inner.next()
-        if token.kind not in ("text", "word", "name", "number"):
-            raise inner.syntax_error(token)
-        options[name] = token.value if token.kind == "text" else token.identifier
-        if not inner.take_mark(","):
-            inner.end()
-            return options
+        options[name] = value
+    return options
+
+
+def _option(words: Words) -> tuple[str, str]:
+    name = words.name()
+    words.take_mark("=")
+    token = words.next()
+    if token.kind not in ("text", "word", "name", "number"):
+        raise words.syntax_error(token)
+    return name, token.value if token.kind == "text" else token.identifier

@@ -14,10 +14,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
+from tidemark_pgwire.errors import SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.binding import MAX_PARAMETER_NUMBER, parameter_number
 from tidemark_pgwire.statements.lexer import POSTGRES, Token
-from tidemark_pgwire.statements.words import Words
+from tidemark_pgwire.statements.words import Words, refusal
 
 INSERT, UPSERT, DELETE, UPDATE = "insert", "upsert", "delete", "update"
 """Operations on rows of a call of the gateway."""
@@ -96,50 +96,46 @@ def insert(words: Words) -> Write:
     table = table_name(words)
     columns = column_names(words)
     if not words.take("VALUES"):
-        raise _refusal("INSERT takes VALUES: rows of a query are a view's (CREATE MATERIALIZED VIEW)")
-    rows = [_row(words)]
-    while words.take_mark(","):
-        rows.append(_row(words))
+        raise refusal("INSERT takes VALUES: rows of a query are a view's (CREATE MATERIALIZED VIEW)")
+    rows = words.listed(_row)
     conflict = _conflict(words) if words.take("ON") else None
     if words.peek().word == "RETURNING":
-        raise _refusal("INSERT ... RETURNING is not supported: the rows are there once they are committed")
+        raise refusal("INSERT ... RETURNING is not supported: the rows are there once they are committed")
     width = len(rows[0])
     if any(len(row) != width for row in rows):
         raise WireError(SYNTAX_ERROR, "VALUES lists must all be the same length")
     if columns and len(columns) != width:
         more = "expressions than target columns" if width > len(columns) else "target columns than expressions"
         raise WireError(SYNTAX_ERROR, f"INSERT has more {more}")
-    return Write(table, columns, tuple(rows), UPSERT if conflict else INSERT, conflict)
+    return Write(table, columns, rows, UPSERT if conflict else INSERT, conflict)
 
 
 def _conflict(words: Words) -> OnConflict:
     """The clause after the word ON: the one form that an upsert by key is."""
     words.require("CONFLICT")
     if words.peek().text != "(":
-        raise _refusal("name the primary key: ON CONFLICT (COLUMN, ...) DO UPDATE SET ...", words.peek())
+        raise refusal("name the primary key: ON CONFLICT (COLUMN, ...) DO UPDATE SET ...", words.peek())
     key = column_names(words)
     if words.peek().word == "WHERE" or words.take("DO", "NOTHING"):
-        raise _refusal("ON CONFLICT (COLUMN, ...) DO UPDATE SET COLUMN = EXCLUDED.COLUMN, ... alone is supported")
+        raise refusal("ON CONFLICT (COLUMN, ...) DO UPDATE SET COLUMN = EXCLUDED.COLUMN, ... alone is supported")
     words.require("DO", "UPDATE", "SET")
-    replaced = [_excluded(words)]
-    while words.take_mark(","):
-        replaced.append(_excluded(words))
+    replaced = words.listed(_excluded)
     if words.peek().word == "WHERE":
-        raise _refusal("ON CONFLICT ... WHERE is not supported: the row that is there would have to be read")
-    return OnConflict(key, tuple(replaced))
+        raise refusal("ON CONFLICT ... WHERE is not supported: the row that is there would have to be read")
+    return OnConflict(key, replaced)
 
 
 def _excluded(words: Words) -> str:
     """COLUMN = EXCLUDED.COLUMN, of one column."""
     first = words.peek()
     if first.text == "(":
-        raise _refusal("set each column by itself: COLUMN = EXCLUDED.COLUMN", first)
+        raise refusal("set each column by itself: COLUMN = EXCLUDED.COLUMN", first)
     name = words.name()
     words.require_mark("=")
     value = words.peek()
     if words.take("EXCLUDED") and words.take_mark(".") and words.name().lower() == name.lower():
         return name
-    raise _refusal(f"ON CONFLICT sets a column to the new row's value alone: {name:.80} = EXCLUDED.{name:.80}", value)
+    raise refusal(f"ON CONFLICT sets a column to the new row's value alone: {name:.80} = EXCLUDED.{name:.80}", value)
 
 
 def table_name(words: Words) -> TableName:
@@ -152,18 +148,14 @@ def table_name(words: Words) -> TableName:
 
 def column_names(words: Words) -> tuple[str, ...]:
     """(COLUMN, ...), if it comes next."""
-    if words.peek().text != "(":
-        return ()
-    return words.names()
+    return words.names() if words.peek().text == "(" else ()
 
 
 def _row(words: Words) -> tuple[Cell, ...]:
     words.require_mark("(")
-    cells = [cell_of(words)]
-    while words.take_mark(","):
-        cells.append(cell_of(words))
+    cells = words.listed(cell_of)
     words.require_mark(")")
-    return tuple(cells)
+    return cells
 
 
 def cell_of(words: Words, ends: Collection[str] = (",", ")")) -> Cell:
@@ -185,7 +177,7 @@ def cell_of(words: Words, ends: Collection[str] = (",", ")")) -> Cell:
         words.require_mark(":")
         cell = _with_cast(words, cell)
     if words.peek().text.upper() not in ends:
-        raise _refusal("values are literals and parameters: nothing is computed", words.peek())
+        raise refusal("values are literals and parameters: nothing is computed", words.peek())
     return cell
 
 
@@ -212,7 +204,7 @@ def _value(words: Words) -> Cell:
     number = words.next() if sign else token
     if number.kind == "number" or number.text == "." or number.text[:1].isdigit():
         return Cell(sign.replace("+", "") + _number(words, number), is_number=True)
-    raise _refusal("values are literals and parameters: nothing is computed", token)
+    raise refusal("values are literals and parameters: nothing is computed", token)
 
 
 def _number(words: Words, token: Token) -> str:
@@ -239,7 +231,7 @@ def _with_cast(words: Words, cell: Cell) -> Cell:
     if token.word == "TIMESTAMP":
         words.take("WITHOUT", "TIME", "ZONE")
     if not cast or words.peek().text == "(" or cell.cast not in ("", cast):
-        raise _refusal("a value is cast to a plain type of its column alone", token)
+        raise refusal("a value is cast to a plain type of its column alone", token)
     return cell._replace(cast=cast)
 
 
@@ -252,7 +244,7 @@ def literal(token: Token, dialect: str) -> str:
         tag = text[: text.index("$", 1) + 1]
         return text[len(tag) : -len(tag)]
     if text[0] != "'" or (dialect != POSTGRES and "\\" in text):
-        raise _refusal("write the text as 'text', or send it as a parameter", token)
+        raise refusal("write the text as 'text', or send it as a parameter", token)
     return token.value
 
 
@@ -262,9 +254,5 @@ def _unescaped(found: re.Match[str]) -> str:
         return _ESCAPES.get(other, other)
     code = int(octal, 8) if octal else int(short or long or hexadecimal, 16)
     if ((octal or hexadecimal) and code > 127) or 0xD800 <= code < 0xE000 or not 0 < code < 0x110000:
-        raise _refusal(f"{found[0]} is no escape of a character of UTF-8")
+        raise refusal(f"{found[0]} is no escape of a character of UTF-8")
     return chr(code)
-
-
-def _refusal(text: str, token: Token | None = None) -> WireError:
-    return WireError(FEATURE_NOT_SUPPORTED, text, position=token.at + 1 if token is not None else 0)

@@ -37,14 +37,7 @@ _KINDS = {oid: name for name, oid in _CASTS.items()} | dict.fromkeys(_INTEGERS, 
 
 def types_of(words: Words) -> tuple[int, ...]:
     """The oids of (TYPE, ...), if it comes next. Raises WireError."""
-    if words.peek().text != "(":
-        return ()
-    inner = words.inner()
-    found = [_type(inner)]
-    while inner.take_mark(","):
-        found.append(_type(inner))
-    inner.end()
-    return tuple(found)
+    return words.inside(_type) if words.peek().text == "(" else ()
 
 
 def _type(words: Words) -> int:
@@ -77,11 +70,9 @@ def values_of(words: Words) -> tuple[Cell, ...]:
     """The values of (VALUE, ...), if it comes next. Raises WireError."""
     if not words.take_mark("("):
         return ()
-    cells = [_value(words)]
-    while words.take_mark(","):
-        cells.append(_value(words))
+    cells = words.listed(_value)
     words.require_mark(")")
-    return tuple(cells)
+    return cells
 
 
 def _value(words: Words) -> Cell:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from tidemark_pgwire.errors import SYNTAX_ERROR, WireError
+from collections.abc import Callable
+from typing import TypeVar
+
+from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.lexer import Token
 
 MAX_NAME = 255
+T = TypeVar("T")
 
 
 class Words:
@@ -102,14 +106,23 @@ class Words:
         self._at = last + 1
         return Words(self.sql, self._found, self.dialect, (at + 1, last, self._found[last].at), self._closing)
 
-    def names(self) -> tuple[str, ...]:
-        """The names, with commas between them, within the parentheses that come next. Raises WireError."""
+    def listed(self, read: Callable[[Words], T]) -> tuple[T, ...]:
+        """What `read` takes, once and again after each comma."""
+        found = [read(self)]
+        while self.take_mark(","):
+            found.append(read(self))
+        return tuple(found)
+
+    def inside(self, read: Callable[[Words], T]) -> tuple[T, ...]:
+        """The same, of all words within the parentheses that come next. Raises WireError."""
         inner = self.inner()
-        names = [inner.name()]
-        while inner.take_mark(","):
-            names.append(inner.name())
+        found = inner.listed(read)
         inner.end()
-        return tuple(names)
+        return found
+
+    def names(self) -> tuple[str, ...]:
+        """The names within the parentheses that come next. Raises WireError."""
+        return self.inside(Words.name)
 
     def take_remaining_text(self) -> tuple[str, int]:
         """The text of the remaining tokens, which are read with it, and its position in the statement."""
@@ -125,6 +138,11 @@ class Words:
         if token.kind == "end":
             return WireError(SYNTAX_ERROR, "syntax error at end of input", position=len(self.sql) + 1)
         return WireError(SYNTAX_ERROR, f'syntax error at or near "{token.text:.40}"', position=token.at + 1)
+
+
+def refusal(text: str, token: Token | None = None, hint: str = "") -> WireError:
+    """The error of something, which is at the token, that is not supported."""
+    return WireError(FEATURE_NOT_SUPPORTED, text, hint=hint, position=token.at + 1 if token is not None else 0)
 
 
 def _pairs(found: list[Token]) -> dict[int, int]:
