@@ -83,7 +83,8 @@ class PgServer:
     def __init__(
         self, link: GatewayLink, limits: SessionLimits, certificate: ServerCertificate | None, insecure: bool = False
     ) -> None:
-        self.link, self.limits, self._certificate, self.plain_allowed = link, limits, certificate, insecure
+        self.link, self.limits, self.plain_allowed = link, limits, insecure
+        self.tls = certificate.context if certificate is not None else None
         self.spool = BodySpool(limits.write_bytes)
         self._connections: dict[int, ClientConnection] = {}
         self._starting: dict[int, float] = {}
@@ -101,7 +102,7 @@ class PgServer:
             ListenerRefused: others could read tokens.
             OSError: the address is taken.
         """
-        if self._certificate is None and not self.plain_allowed:
+        if self.tls is None and not self.plain_allowed:
             raise ListenerRefused("give --certificate and --key: passwords are tokens, and need TLS")
         if self.plain_allowed and not _is_loopback(host):
             raise ListenerRefused(f"--insecure-loopback is for loopback alone: --listen at 127.0.0.1, not {host}")
@@ -125,14 +126,6 @@ class PgServer:
         await self.link.close()
 
     # --- calls of connections ---
-
-    @property
-    def has_tls(self) -> bool:
-        return self._certificate is not None
-
-    def tls(self) -> ssl.SSLContext:
-        assert self._certificate is not None
-        return self._certificate.context()
 
     def require_room(self) -> None:
         """Raises WireError where there are too many sessions."""

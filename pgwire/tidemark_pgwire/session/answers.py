@@ -7,7 +7,7 @@ table       rows that are here already: SHOW, EXPLAIN, the catalogue
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +57,7 @@ async def query(link: GatewayLink, token: str, request: pb.QueryRequest) -> Stat
         columns = columns_of(header.column_names, header.column_types)
         if reading.is_whole and (rows := _only_batch(reading.first)) is not None:
             await reading.close()
-            return StatementAnswer(columns, _batch_of(rows), header.as_of, rows=rows, header=header)
+            return StatementAnswer(columns, _batches_of([rows]), header.as_of, rows=rows, header=header)
         return StatementAnswer(columns, _query_batches(reading), header.as_of, end=reading.close, header=header)
     except BaseException:
         await reading.close()
@@ -75,7 +75,7 @@ async def subscribe(link: GatewayLink, token: str, request: pb.SubscribeRequest)
 
 
 def table(rows: pa.Table, columns: Sequence[ResultColumn]) -> StatementAnswer:
-    return StatementAnswer(tuple(columns), _batches_of(rows))
+    return StatementAnswer(tuple(columns), _batches_of(rows.to_batches()))
 
 
 def texts(name: str, lines: Sequence[str]) -> StatementAnswer:
@@ -83,14 +83,9 @@ def texts(name: str, lines: Sequence[str]) -> StatementAnswer:
     return table(pa.table({name: pa.array(lines, pa.string())}), [ResultColumn(name, TEXT)])
 
 
-async def _batches_of(rows: pa.Table) -> AsyncGenerator[pa.RecordBatch, None]:
-    for batch in rows.to_batches():
+async def _batches_of(batches: Iterable[pa.RecordBatch]) -> AsyncGenerator[pa.RecordBatch, None]:
+    for batch in batches:
         yield batch
-
-
-async def _messages(call: Any) -> AsyncIterator[Any]:
-    while (reply := await call.read()) is not grpc.aio.EOF:
-        yield reply
 
 
 def _only_batch(data: bytes) -> pa.RecordBatch | None:
@@ -103,10 +98,6 @@ def _only_batch(data: bytes) -> pa.RecordBatch | None:
             return None if next(stream, None) is not None else found
     except (OSError, pa.ArrowInvalid):
         return None
-
-
-async def _batch_of(rows: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
-    yield rows
 
 
 async def _query_batches(reading: QueryReading) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -134,7 +125,7 @@ async def _changes(call: Any) -> AsyncGenerator[pa.RecordBatch, None]:
     """Batches of updates, in order of time; each update once."""
     data = bytearray()
     with call_errors():
-        async for reply in _messages(call):
+        while (reply := await call.read()) is not grpc.aio.EOF:
             data += reply.batch.arrow
             if reply.batch.more:
                 continue

@@ -74,11 +74,7 @@ class ConnectionHost(Protocol):
     link: GatewayLink
     spool: BodySpool
     plain_allowed: bool
-
-    def tls(self) -> SSLContext: ...
-
-    @property
-    def has_tls(self) -> bool: ...
+    tls: Callable[[], SSLContext] | None
 
     def cancel(self, asked: Cancel) -> None: ...
 
@@ -157,7 +153,7 @@ class ClientConnection:
     async def _begin(self) -> Login | None:
         server = self._server
         async with asyncio.timeout(server.limits.start_seconds):
-            start = await negotiate(self._wire, server.tls if server.has_tls else None)
+            start = await negotiate(self._wire, server.tls)
             if isinstance(start, Cancel):
                 server.cancel(start)
                 return None
@@ -310,15 +306,7 @@ class ClientConnection:
     async def _read(self, session: StatementSession, size: int, work: Callable[[], T]) -> T:
         """The result of `work` on a text of `size` characters: within the time of a statement, where a thread reads
         it."""
-        if size <= LONG:
-            return work()
-        made = list[T]()
-
-        async def read() -> None:
-            made.append(await by_thread(session.spool, size, work))
-
-        await self._limited(session, read())
-        return made[0]
+        return work() if size <= LONG else await self._limited(session, by_thread(session.spool, size, work))
 
     async def _statement(self, session: StatementSession, command: Command, last: bool) -> None:
         """`last`: of its message, which writes the rows of them all, outside a transaction block."""
@@ -353,11 +341,10 @@ class ClientConnection:
 
     # --- the time of a statement ---
 
-    async def _limited(
-        self, session: StatementSession, work: Coroutine[Any, Any, object], endless: bool = False
-    ) -> None:
-        """`endless`: the session's own limit alone holds. Raises WireError where the statement or its transaction takes
-        too long, where it is canceled, or the connection ends; ConnectionClosed where its client goes."""
+    async def _limited(self, session: StatementSession, work: Coroutine[Any, Any, T], endless: bool = False) -> T:
+        """The result of `work`. `endless`: the session's own limit alone holds. Raises WireError where the statement or
+        its transaction takes too long, where it is canceled, or the connection ends; ConnectionClosed where its client
+        goes."""
         if self._ending is not None:
             work.close()
             raise self._ending
@@ -385,7 +372,7 @@ class ClientConnection:
             if canceled:
                 raise WireError(errors.QUERY_CANCELED, "canceling statement due to user request")
             raise late or WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint="Its call was ended: ask again.")
-        task.result()
+        return task.result()
 
     async def _until_late(
         self, session: StatementSession, task: asyncio.Task[Any], limit: float | None

@@ -27,21 +27,10 @@ _READ_ONLY, _DEFAULT_READ_ONLY = "transaction_read_only", "default_transaction_r
 _WRITE_KEY, _IDLE = "tidemark.write_key", "idle_in_transaction_session_timeout"
 _TRANSACTION = "transaction_timeout"
 SERVER_VERSION = "15.0"
-REPORTED = {
-    "server_version": "server_version",
-    "server_encoding": "server_encoding",
-    "is_superuser": "is_superuser",
-    "client_encoding": "client_encoding",
-    "application_name": "application_name",
-    "datestyle": "DateStyle",
-    "intervalstyle": "IntervalStyle",
-    "timezone": "TimeZone",
-    "integer_datetimes": "integer_datetimes",
-    "standard_conforming_strings": "standard_conforming_strings",
-    "in_hot_standby": "in_hot_standby",
-    "session_authorization": "session_authorization",
-    "default_transaction_read_only": "default_transaction_read_only",
-}
+REPORTED = (
+    "server_version server_encoding is_superuser client_encoding application_name DateStyle IntervalStyle TimeZone "
+    "integer_datetimes standard_conforming_strings in_hot_standby session_authorization default_transaction_read_only"
+).split()
 """The settings whose changes are sent to clients, with PostgreSQL's spelling."""
 DEFAULTS = {
     "tidemark.as_of": "",
@@ -175,7 +164,7 @@ class SessionSettings:
         self.values[_READ_ONLY] = self.values[_DEFAULT_READ_ONLY]
 
     def reported(self) -> dict[str, str]:
-        return {shown: self.values[name] for name, shown in REPORTED.items()}
+        return {shown: self.values[shown.lower()] for shown in REPORTED}
 
     # --- the settings that Tidemark reads ---
 

@@ -42,20 +42,12 @@ def texts(column: pa.Array, type: PgType, zone: str = "UTC") -> Texts:
     return _ENCODERS[type.kind](column, zone)
 
 
-def _cast(column: pa.Array) -> Texts:
+def _cast(column: pa.Array, zone: str = "UTC") -> Texts:
     return list(column.cast(pa.string()).cast(pa.binary()).to_pylist())
-
-
-def _text(column: pa.Array, zone: str) -> Texts:
-    return _cast(column)
 
 
 def _bools(column: pa.Array, zone: str) -> Texts:
     return [None if each is None else b"t" if each else b"f" for each in column.cast(pa.bool_()).to_pylist()]
-
-
-def _integers(column: pa.Array, zone: str) -> Texts:
-    return _cast(column)
 
 
 def _floats(kind: str) -> Callable[[pa.Array, str], Texts]:
@@ -209,15 +201,10 @@ def _json(column: pa.Array, zone: str) -> Texts:
 
 _ENCODERS: dict[str, Callable[[pa.Array, str], Texts]] = {
     "bool": _bools,
-    "int2": _integers,
-    "int4": _integers,
-    "int8": _integers,
-    "oid": _integers,
+    **dict.fromkeys(("int2", "int4", "int8", "oid", "text", "vector"), _cast),
     "float4": _floats("float4"),
     "float8": _floats("float8"),
     "numeric": _numerics,
-    "text": _text,
-    "vector": _text,
     "bytea": _bytea,
     "date": _dates,
     "timestamp": _timestamps,
