@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -77,20 +78,11 @@ def _comments(contents: CatalogueContents) -> Pairs:
             yield f"pg_class/{entry.oid}", entry.relation.comment
 
 
-def _index_definitions(contents: CatalogueContents) -> Pairs:
+def _index_definitions(contents: CatalogueContents, short: bool = False) -> Pairs:
     for entry in contents.entries:
         for index in entry.indexes:
-            yield index.oid, contents.index_definition(entry, index, entry.full_name)
-
-
-def _short_index_definitions(contents: CatalogueContents) -> Pairs:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            yield index.oid, contents.index_definition(entry, index, entry.shown_name)
-
-
-def _settings(contents: CatalogueContents) -> Pairs:
-    yield from contents.settings.items()
+            name = entry.shown_name if short else entry.full_name
+            yield index.oid, contents.index_definition(entry, index, name)
 
 
 def _index_columns(contents: CatalogueContents) -> Pairs:
@@ -114,18 +106,9 @@ def _constraint_definitions(contents: CatalogueContents) -> Pairs:
                 yield index.constraint, contents.constraint_definition(entry, index)
 
 
-def _functions(contents: CatalogueContents) -> Pairs:
-    yield from contents.functions.items()
-
-
 def _function_oids(contents: CatalogueContents) -> Pairs:
     for oid, name in contents.functions.items():
         yield from ((name, oid), (f"pg_catalog.{name}", oid))
-
-
-def _schemas(contents: CatalogueContents) -> Pairs:
-    for name, oid in contents.schemas.items():
-        yield oid, quoted(name)
 
 
 def _schema_oids(contents: CatalogueContents) -> Pairs:
@@ -133,18 +116,9 @@ def _schema_oids(contents: CatalogueContents) -> Pairs:
         yield quoted(name), oid
 
 
-def _roles(contents: CatalogueContents) -> Pairs:
-    yield from contents.roles.items()
-
-
 def _role_oids(contents: CatalogueContents) -> Pairs:
     for oid, name in contents.roles.items():
         yield quoted(name), oid
-
-
-def _reserved(contents: CatalogueContents) -> Pairs:
-    for word in sorted(RESERVED):
-        yield word, True
 
 
 _LOOKUPS: Mapping[str, tuple[Callable[[CatalogueContents], Pairs], pa.DataType, pa.DataType]] = {
@@ -153,16 +127,16 @@ _LOOKUPS: Mapping[str, tuple[Callable[[CatalogueContents], Pairs], pa.DataType, 
     "comments": (_comments, pa.string(), pa.string()),
     "constraint_definitions": (_constraint_definitions, pa.int64(), pa.string()),
     "function_oids": (_function_oids, pa.string(), pa.int64()),
-    "functions": (_functions, pa.int64(), pa.string()),
+    "functions": (lambda of: iter(of.functions.items()), pa.int64(), pa.string()),
     "index_columns": (_index_columns, pa.string(), pa.string()),
     "index_definitions": (_index_definitions, pa.int64(), pa.string()),
-    "reserved": (_reserved, pa.string(), pa.bool_()),
+    "reserved": (lambda of: ((word, True) for word in sorted(RESERVED)), pa.string(), pa.bool_()),
     "role_oids": (_role_oids, pa.string(), pa.int64()),
-    "roles": (_roles, pa.int64(), pa.string()),
+    "roles": (lambda of: iter(of.roles.items()), pa.int64(), pa.string()),
     "schema_oids": (_schema_oids, pa.string(), pa.int64()),
-    "schemas": (_schemas, pa.int64(), pa.string()),
-    "settings": (_settings, pa.string(), pa.string()),
-    "short_index_definitions": (_short_index_definitions, pa.int64(), pa.string()),
+    "schemas": (lambda of: ((oid, name) for name, oid in _schema_oids(of)), pa.int64(), pa.string()),
+    "settings": (lambda of: iter(of.settings.items()), pa.string(), pa.string()),
+    "short_index_definitions": (partial(_index_definitions, short=True), pa.int64(), pa.string()),
     "type_oids": (_type_oids, pa.string(), pa.int64()),
     "types": (_types, pa.int64(), pa.string()),
     "view_definitions": (_view_definitions, pa.int64(), pa.string()),

@@ -43,17 +43,8 @@ def _lookup(result: str, name: str, more: str = "") -> CatalogueFunction:
     return _macro(result, *bodies, lookups=name)
 
 
-def _nothing(result: str, *arities: int) -> CatalogueFunction:
-    """NULL, as there is nothing of the kind."""
-    return _macro(result, *(f"({', '.join('abcdefgh'[:n])}) AS NULL" for n in arities))
-
-
-def _nothing_unnested(stored: str) -> CatalogueFunction:
-    """No rows, as there is nothing of the kind."""
-    return _macro("record", f"(a) AS unnest([]::{stored}[])")
-
-
 def _constant(result: str, value: str, *arities: int) -> CatalogueFunction:
+    """`value`: NULL where there is nothing of the kind."""
     return _macro(result, *(f"({', '.join('abcdefgh'[:n])}) AS {value}" for n in arities))
 
 
@@ -61,10 +52,6 @@ def _privilege(granted: str, *arguments: str) -> CatalogueFunction:
     """Whether one of the privileges `p` is `granted`."""
     found = f"regexp_matches(upper(p), '(^|,)\\s*({granted})\\s*(,|$)')"
     return _macro("bool", *(f"({each}) AS CASE WHEN p IS NOT NULL THEN {found} END" for each in arguments))
-
-
-def _visible() -> CatalogueFunction:
-    return _macro("bool", "(k) AS k IS NOT NULL OR NULL")
 
 
 _SIZE = "CASE WHEN abs(n) < 10240 THEN concat(n::BIGINT, ' bytes') {steps} END"
@@ -116,10 +103,19 @@ def _format() -> CatalogueFunction:
     return _macro("text", *bodies, lookups="reserved")
 
 
+_NO_DEFINITIONS = (
+    "pg_get_partkeydef pg_get_partition_constraintdef pg_get_statisticsobjdef pg_get_statisticsobjdef_columns "
+    "pg_get_functiondef pg_get_function_result pg_get_function_arguments pg_get_function_identity_arguments "
+    "pg_get_function_sqlbody".split()
+)
+_NO_NUMBERS = (
+    "pg_sequence_last_value pg_table_size pg_indexes_size pg_total_relation_size pg_database_size pg_tablespace_size "
+    "pg_stat_get_numscans pg_stat_get_tuples_inserted".split()
+)
 FUNCTIONS: Mapping[str, CatalogueFunction] = {
     # types
     "format_type": _macro("text", f"(k, m) AS {_TYPE_NAME}", lookups="types"),
-    "pg_typeof": _nothing("regtype", 1),
+    "pg_typeof": _constant("regtype", "NULL", 1),
     "to_regclass": _lookup("regclass", "class_oids"),
     "to_regtype": _lookup("regtype", "type_oids"),
     "to_regnamespace": _lookup("regnamespace", "schema_oids"),
@@ -134,7 +130,7 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     "pg_table_is_visible": _lookup("bool", "visible"),
     "pg_type_is_visible": _lookup("bool", "visible_types"),
     **{
-        f"pg_{kind}_is_visible": _visible()
+        f"pg_{kind}_is_visible": _macro("bool", "(k) AS k IS NOT NULL OR NULL")
         for kind in "function operator opclass opfamily conversion collation statistics_obj ts_config ts_dict "
         "ts_parser ts_template".split()
     },
@@ -152,26 +148,17 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     ),
     "pg_get_constraintdef": _lookup("text", "constraint_definitions", "pretty"),
     "pg_get_viewdef": _lookup("text", "view_definitions", "pretty"),
-    "pg_get_ruledef": _nothing("text", 1, 2),
-    "pg_get_triggerdef": _nothing("text", 1, 2),
-    "pg_get_partkeydef": _nothing("text", 1),
-    "pg_get_partition_constraintdef": _nothing("text", 1),
-    "pg_get_statisticsobjdef": _nothing("text", 1),
-    "pg_get_statisticsobjdef_columns": _nothing("text", 1),
-    "pg_get_functiondef": _nothing("text", 1),
-    "pg_get_function_result": _nothing("text", 1),
-    "pg_get_function_arguments": _nothing("text", 1),
-    "pg_get_function_identity_arguments": _nothing("text", 1),
-    "pg_get_function_sqlbody": _nothing("text", 1),
-    "pg_get_serial_sequence": _nothing("text", 2),
+    **dict.fromkeys(("pg_get_ruledef", "pg_get_triggerdef"), _constant("text", "NULL", 1, 2)),
+    **dict.fromkeys(_NO_DEFINITIONS, _constant("text", "NULL", 1)),
+    "pg_get_serial_sequence": _constant("text", "NULL", 2),
     "obj_description": _macro(
         "text",
         "(k) AS getvariable('comments')[concat('pg_class/', k)]",
         "(k, c) AS getvariable('comments')[concat(c, '/', k)]",
         lookups="comments",
     ),
-    "shobj_description": _nothing("text", 2),
-    "col_description": _nothing("text", 2),
+    "shobj_description": _constant("text", "NULL", 2),
+    "col_description": _constant("text", "NULL", 2),
     # rights: a user may read what is listed, and nothing else
     "has_table_privilege": _privilege("SELECT", "t, p", "u, t, p"),
     "has_any_column_privilege": _privilege("SELECT", "t, p", "u, t, p"),
@@ -181,10 +168,10 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     "has_type_privilege": _privilege("USAGE", "t, p", "u, t, p"),
     "has_function_privilege": _privilege("EXECUTE", "f, p", "u, f, p"),
     "has_language_privilege": _privilege("USAGE", "l, p", "u, l, p"),
-    "has_sequence_privilege": _privilege("NONE", "s, p", "u, s, p"),
-    "has_tablespace_privilege": _privilege("NONE", "s, p", "u, s, p"),
-    "has_foreign_data_wrapper_privilege": _privilege("NONE", "s, p", "u, s, p"),
-    "has_server_privilege": _privilege("NONE", "s, p", "u, s, p"),
+    **{
+        f"has_{kind}_privilege": _privilege("NONE", "s, p", "u, s, p")
+        for kind in ("sequence", "tablespace", "foreign_data_wrapper", "server")
+    },
     "pg_has_role": _constant("bool", "FALSE", 2, 3),
     # the server
     "setting_of": _macro("text", "(k) AS getvariable('settings')[lower(k)]", lookups="settings"),
@@ -199,21 +186,14 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     "pg_relation_is_publishable": _constant("bool", "FALSE", 1),
     "pg_relation_is_updatable": _constant("int4", "0", 2),
     "pg_column_is_updatable": _constant("bool", "FALSE", 3),
-    "pg_sequence_last_value": _nothing("int8", 1),
     "pg_tablespace_location": _constant("text", "''", 1),
-    "pg_relation_size": _nothing("int8", 1, 2),
-    "pg_table_size": _nothing("int8", 1),
-    "pg_indexes_size": _nothing("int8", 1),
-    "pg_total_relation_size": _nothing("int8", 1),
-    "pg_database_size": _nothing("int8", 1),
-    "pg_tablespace_size": _nothing("int8", 1),
-    "pg_stat_get_numscans": _nothing("int8", 1),
-    "pg_stat_get_tuples_inserted": _nothing("int8", 1),
+    "pg_relation_size": _constant("int8", "NULL", 1, 2),
+    **dict.fromkeys(_NO_NUMBERS, _constant("int8", "NULL", 1)),
     "pg_size_pretty": _macro("text", f"(n) AS {_SIZE.format(steps=_STEPS)}"),
-    "pg_advisory_unlock_all": _nothing("void", 0),
+    "pg_advisory_unlock_all": _constant("void", "NULL", 0),
     "age": _constant("int4", "0", 1),  # the age of an xid
-    "inet_server_addr": _nothing("inet", 0),
-    "inet_server_port": _nothing("int4", 0),
+    "inet_server_addr": _constant("inet", "NULL", 0),
+    "inet_server_port": _constant("int4", "NULL", 0),
     # arrays
     "array_length": _macro("int4", "(a, d) AS CASE WHEN d = 1 AND len(a) > 0 THEN len(a) END"),
     "array_upper": _macro("int4", "(a, d) AS CASE WHEN d = 1 AND len(a) > 0 THEN len(a) END"),
@@ -235,8 +215,9 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     "subscripts": _macro("int4", "(a) AS unnest(generate_series(1, len(a)))"),
     "subscripts_of_vector": _macro("int4", "(a) AS unnest(generate_series(0, len(a) - 1))"),
     "_pg_expandarray": _macro("record", "(a) AS unnest(list_transform(a, lambda x, i: struct_pack(x := x, n := i)))"),
-    "aclexplode": _nothing_unnested(
-        "STRUCT(grantor BIGINT, grantee BIGINT, privilege_type VARCHAR, is_grantable BOOLEAN)"
+    "aclexplode": _macro(
+        "record",
+        "(a) AS unnest([]::STRUCT(grantor BIGINT, grantee BIGINT, privilege_type VARCHAR, is_grantable BOOLEAN)[])",
     ),
     # texts
     "quote_ident": _macro(
