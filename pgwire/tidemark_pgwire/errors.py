@@ -66,22 +66,17 @@ class ClientProtocolError(WireError):
 
 def idle() -> WireError:
     """The error of a client that sends nothing in its transaction for too long."""
-    return WireError(
-        IDLE_IN_TRANSACTION,
-        "terminating connection due to idle-in-transaction timeout",
-        hint="Rows that waited for COMMIT are forgotten.",
-        fatal=True,
-    )
+    return _timed_out(IDLE_IN_TRANSACTION, "idle-in-transaction timeout")
 
 
 def late_transaction() -> WireError:
     """The error of a transaction that lasts too long as a whole."""
-    return WireError(
-        TRANSACTION_TIMEOUT,
-        "terminating connection due to transaction timeout",
-        hint="Rows that waited for COMMIT are forgotten.",
-        fatal=True,
-    )
+    return _timed_out(TRANSACTION_TIMEOUT, "transaction timeout")
+
+
+def _timed_out(sqlstate: str, why: str) -> WireError:
+    hint = "Rows that waited for COMMIT are forgotten."
+    return WireError(sqlstate, f"terminating connection due to {why}", hint=hint, fatal=True)
 
 
 class ConnectionClosed(Exception):

@@ -21,7 +21,7 @@ from tidemark.errors import Error
 from tidemark.gateway import discovery
 from tidemark.gateway.discovery import Credentials, Gateway, Location
 from tidemark_pgwire.gateway import GatewayLink
-from tidemark_pgwire.server import CertificateFiles, ListenerRefused, PgServer, ServerCertificate
+from tidemark_pgwire.server import ListenerRefused, PgServer, ServerCertificate
 from tidemark_pgwire.session.session import SessionLimits
 from tidemark_pgwire.watchdog import watch
 
@@ -109,7 +109,7 @@ async def _serve(options: argparse.Namespace) -> None:
     if (options.gateway is None) == (options.gateway_file is None):
         raise ListenerRefused("give --gateway HOST:PORT, or --gateway-file FILE")
     host, port = _address(options.listen)
-    files = None if options.certificate is None else CertificateFiles(options.certificate, options.key)
+    certificate = None if options.certificate is None else ServerCertificate(options.certificate, options.key)
     limits = SessionLimits(
         options.max_connections,
         options.statement_seconds,
@@ -120,7 +120,7 @@ async def _serve(options: argparse.Namespace) -> None:
         transaction_seconds=options.transaction_seconds,
     )
     link = GatewayLink(partial(_find, options))
-    server = PgServer(link, limits, ServerCertificate(files) if files else None, options.insecure_loopback)
+    server = PgServer(link, limits, certificate, options.insecure_loopback)
     ended, watching = asyncio.Event(), asyncio.create_task(watch(), name="watchdog")
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

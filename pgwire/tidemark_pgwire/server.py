@@ -10,7 +10,6 @@ import secrets
 import ssl
 import time
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_pgwire import errors
@@ -34,45 +33,37 @@ class ListenerRefused(Exception):
     """The options would let others read tokens, or name files that cannot be used."""
 
 
-@dataclass(frozen=True)
-class CertificateFiles:
-    """PEM files."""
-
-    certificate: Path
-    key: Path
-
-
 class ServerCertificate:
-    """The TLS context of files; a changed file makes another one. Where the new files cannot be read, the context of
-    the old ones stays."""
+    """The TLS context of PEM files; a changed file makes another one. Where the new files cannot be read, the context
+    of the old ones stays."""
 
-    def __init__(self, files: CertificateFiles) -> None:
+    def __init__(self, certificate: Path, key: Path) -> None:
         """Raises ListenerRefused."""
-        self._files = files
+        self._files = certificate, key
         try:
-            self._version, self._context = self._look(), _context(files)
+            self._version, self._context = self._look(), _context(*self._files)
         except (OSError, ssl.SSLError) as error:
-            raise ListenerRefused(f"{files.certificate} and {files.key} are no certificate and key: {error}") from None
+            raise ListenerRefused(f"{certificate} and {key} are no certificate and key: {error}") from None
 
     def context(self) -> ssl.SSLContext:
         try:
             version = self._look()
             if version != self._version:
-                self._context, self._version = _context(self._files), version
+                self._context, self._version = _context(*self._files), version
                 LOG.info("the certificate was read anew")
         except (OSError, ssl.SSLError) as error:
             LOG.warning("the new certificate cannot be used, the old one stays: %s", error)
         return self._context
 
     def _look(self) -> Version:
-        found = [path.stat() for path in (self._files.certificate, self._files.key)]
+        found = [path.stat() for path in self._files]
         return tuple(number for each in found for number in (each.st_mtime_ns, each.st_ino, each.st_size))
 
 
-def _context(files: CertificateFiles) -> ssl.SSLContext:
+def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(files.certificate, files.key)
+    context.load_cert_chain(certificate, key)
     context.set_alpn_protocols([ALPN])
     return context
 

@@ -39,7 +39,7 @@ from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_pgwire.gateway import GatewayLink
-from tidemark_pgwire.server import CertificateFiles, PgServer, ServerCertificate
+from tidemark_pgwire.server import PgServer, ServerCertificate
 from tidemark_pgwire.session.session import SessionLimits
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.commands import InstanceConfig
@@ -206,8 +206,8 @@ class Served:
     async def _start(self) -> None:
         await self._start_gateway()
         self.link = GatewayLink(lambda: self.address)
-        files = CertificateFiles(self.folder / "tls.crt", self.folder / "tls.key")
-        certificate = ServerCertificate(files) if self._tls else None
+        files = self.folder / "tls.crt", self.folder / "tls.key"
+        certificate = ServerCertificate(*files) if self._tls else None
         self.server = PgServer(self.link, self._limits, certificate, insecure=not self._tls)
         self.port = await self.server.start("127.0.0.1", 0)
 

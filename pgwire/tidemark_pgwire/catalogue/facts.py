@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tidemark_pgwire.errors import WireError
 from tidemark_protocol.types import Column
 
 
-class CatalogueError(Exception):
-    """A statement that the catalogue refuses. `sqlstate`: PostgreSQL's code; the text says why."""
-
-    def __init__(self, sqlstate: str, message: str) -> None:
-        super().__init__(message)
-        self.sqlstate = sqlstate
+class CatalogueError(WireError):
+    """A statement that the catalogue refuses."""
 
     def __reduce__(self) -> tuple[type[CatalogueError], tuple[str, str]]:
         """Tell pickle the arguments by which the process that asked makes the error anew."""

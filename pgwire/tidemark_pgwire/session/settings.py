@@ -121,7 +121,7 @@ class SessionSettings:
         name = _changeable_name(name)
         if name == _READ_ONLY:
             local, value = True, self.values[name] if value is None else value
-            if self.read_only and _bool(name)(value) == "off":
+            if self.read_only and _bool(name, value) == "off":
                 raise WireError(ACTIVE_TRANSACTION, "transaction read-write mode must be set before any query")
         if local and self._before is None:
             if name == _WRITE_KEY:  # rows that come without their key may come twice
@@ -227,11 +227,11 @@ class SessionSettings:
         if len(value) > _MAX_CHARACTERS:
             raise _invalid_value(name, value, f"It has at most {_MAX_CHARACTERS} characters.")
         if name == "standard_conforming_strings":
-            if _bool(name)(value.strip(" '")) != _conforming(self.dialect):
+            if _bool(name, value.strip(" '")) != _conforming(self.dialect):
                 raise _invalid_value(name, value, "It is on in PostgreSQL's dialect, and off in Spark's.")
             return
         check = _CHECKS.get(name)
-        self._restore({name: value if check is None else check(value)})
+        self._restore({name: value if check is None else check(name, value)})
         if name == _DEFAULT_READ_ONLY and self._before is None:
             self.values[_READ_ONLY] = self.values[name]
 
@@ -261,91 +261,78 @@ def _invalid_value(name: str, value: str, hint: str = "") -> WireError:
     return WireError(INVALID_PARAMETER, f'invalid value for parameter "{name}": "{value:.80}"', hint=hint)
 
 
-def _one_of(name: str, allowed: tuple[str, ...]) -> Callable[[str], str]:
-    def check(value: str) -> str:
-        if value.strip(" '").upper() not in allowed:  # some clients send the quotes
-            raise _invalid_value(name, value, f"It can only be {allowed[0]} here.")
-        return DEFAULTS[name]
-
-    return check
+def _only(name: str, value: str) -> str:
+    if value.strip(" '").upper() not in _ONLY[name]:  # some clients send the quotes
+        raise _invalid_value(name, value, f"It can only be {_ONLY[name][0]} here.")
+    return DEFAULTS[name]
 
 
-def _bool(name: str) -> Callable[[str], str]:
-    def check(value: str) -> str:
-        if (found := BOOLS.get(value.strip().lower())) is None:
-            raise _invalid_value(name, value)
-        return found
-
-    return check
+def _bool(name: str, value: str) -> str:
+    if (found := BOOLS.get(value.strip().lower())) is None:
+        raise _invalid_value(name, value)
+    return found
 
 
-def _dialect(value: str) -> str:
+def _dialect(name: str, value: str) -> str:
     if value.strip().lower() not in (POSTGRES, SPARK):
-        raise _invalid_value("dialect", value, f"It is {POSTGRES} or {SPARK}.")
+        raise _invalid_value(name, value, f"It is {POSTGRES} or {SPARK}.")
     return value.strip().lower()
 
 
-def _datestyle(value: str) -> str:
+def _datestyle(name: str, value: str) -> str:
     if not value.strip().upper().startswith("ISO"):
-        raise _invalid_value("datestyle", value, "It can only be ISO here.")
-    return DEFAULTS["datestyle"]
+        raise _invalid_value(name, value, "It can only be ISO here.")
+    return DEFAULTS[name]
 
 
-def _zone(value: str) -> str:
+def _zone(name: str, value: str) -> str:
     if value.strip().upper() in ("UTC", "GMT", "Z", "ETC/UTC", "0"):
         return "UTC"
     try:
         return ZoneInfo(value.strip()).key
     except (ValueError, OSError, KeyError):
-        raise _invalid_value("timezone", value, "It is a name such as Europe/Berlin.") from None
+        raise _invalid_value(name, value, "It is a name such as Europe/Berlin.") from None
 
 
-def _timeout(name: str) -> Callable[[str], str]:
-    def check(value: str) -> str:
-        found = _DURATION.fullmatch(value.strip())
-        if found is None or int(found[1]) * _UNITS_MS[found[2]] > _MAX_TIMEOUT_MS:
-            raise _invalid_value(name, value)
-        return str(int(int(found[1]) * _UNITS_MS[found[2]]))
-
-    return check
+def _timeout(name: str, value: str) -> str:
+    found = _DURATION.fullmatch(value.strip())
+    if found is None or int(found[1]) * _UNITS_MS[found[2]] > _MAX_TIMEOUT_MS:
+        raise _invalid_value(name, value)
+    return str(int(int(found[1]) * _UNITS_MS[found[2]]))
 
 
-def _as_of(value: str) -> str:
+def _as_of(name: str, value: str) -> str:
     text = value.strip()
     if not text or (text.isascii() and text.isdigit() and len(text) < 19):
         return text
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise _invalid_value(
-            "tidemark.as_of", value, "It is milliseconds since 1970, or 2026-01-31 12:00 (UTC)."
-        ) from None
+        raise _invalid_value(name, value, "It is milliseconds since 1970, or 2026-01-31 12:00 (UTC).") from None
     time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     return str(int(time.timestamp() * 1000))
 
 
-def _name(value: str) -> str:
+def _name(name: str, value: str) -> str:
     if len(value) > 253:
-        raise _invalid_value("tidemark.instance", value)
+        raise _invalid_value(name, value)
     return value.strip()
 
 
-def _key(value: str) -> str:
+def _key(name: str, value: str) -> str:
     if len(value) > _MAX_KEY or not value.isprintable():
-        raise _invalid_value("tidemark.write_key", value, f"It has at most {_MAX_KEY} printable characters.")
+        raise _invalid_value(name, value, f"It has at most {_MAX_KEY} printable characters.")
     return value
 
 
-_CHECKS: dict[str, Callable[[str], str]] = {
-    **{name: _one_of(name, allowed) for name, allowed in _ONLY.items()},
-    **{name: _bool(name) for name in (_READ_ONLY, _DEFAULT_READ_ONLY)},
+_CHECKS: dict[str, Callable[[str, str], str]] = {
+    **dict.fromkeys(_ONLY, _only),
+    **dict.fromkeys((_READ_ONLY, _DEFAULT_READ_ONLY, "tidemark.strict", "tidemark.wait"), _bool),
     "tidemark.as_of": _as_of,
-    "tidemark.strict": _bool("tidemark.strict"),
-    "tidemark.wait": _bool("tidemark.wait"),
     "tidemark.instance": _name,
     "tidemark.write_key": _key,
     "dialect": _dialect,
     "datestyle": _datestyle,
     "timezone": _zone,
-    **{name: _timeout(name) for name in ("statement_timeout", _IDLE, _TRANSACTION)},
+    **dict.fromkeys(("statement_timeout", _IDLE, _TRANSACTION), _timeout),
 }

@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.catalogue import AnswerDescription, Catalogue, CatalogueError, CatalogueRelation, SessionFacts
+from tidemark_pgwire.catalogue import AnswerDescription, Catalogue, CatalogueRelation, SessionFacts
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend
@@ -398,19 +398,12 @@ async def _relations_for(session: StatementSession, text: str) -> tuple[Catalogu
 
 async def _of_catalogue(session: StatementSession, text: str, parameters: Sequence[Parameter]) -> StatementAnswer:
     relations = await _relations_for(session, text)
-    try:
-        found = await session.catalogue.answer(text, [each.text for each in parameters], relations)
-    except CatalogueError as error:
-        raise WireError(error.sqlstate, str(error)) from None
+    found = await session.catalogue.answer(text, [each.text for each in parameters], relations)
     return answers.table(found.rows, columns_of_oids(found.rows.column_names, found.oids))
 
 
 async def _described(session: StatementSession, text: str) -> AnswerDescription:
-    relations = await _relations_for(session, text)
-    try:
-        return await session.catalogue.describe(text, relations)
-    except CatalogueError as error:
-        raise WireError(error.sqlstate, str(error)) from None
+    return await session.catalogue.describe(text, await _relations_for(session, text))
 
 
 async def parameter_types(
