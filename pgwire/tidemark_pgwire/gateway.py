@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
-from functools import partial
+from operator import methodcaller
 from typing import Any, TypeVar
 
 import grpc
@@ -226,9 +226,9 @@ class GatewayLink:
             token = self._ending_token  # of the newest session: this may go on for longer than a token lasts
             waiting = self._ended_leases
             request = pb.EndLeasesRequest(ids=[waiting.popleft() for _ in range(min(len(waiting), MAX_ENDED))])
-            ask = partial(_end_leases, request, token)
+            call = methodcaller("EndLeases", request, **_call(token, CALL_SECONDS))
             with suppress(WireError):
-                await self._ask(ask)
+                await self._ask(call)
 
     @asynccontextmanager
     async def subscribe(self, token: str, request: pb.SubscribeRequest) -> AsyncIterator[tuple[Any, Any]]:
@@ -347,10 +347,6 @@ class Sending:
 
 def _call(token: str, timeout: float | None = None) -> dict[str, Any]:
     return {"metadata": (("authorization", f"Bearer {token}"),), "timeout": timeout}
-
-
-async def _end_leases(request: pb.EndLeasesRequest, token: str, stub: GatewayStub) -> None:
-    await stub.EndLeases(request, **_call(token, CALL_SECONDS))
 
 
 def _relation(described: Any) -> CatalogueRelation:

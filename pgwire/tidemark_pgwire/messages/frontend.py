@@ -87,21 +87,16 @@ class Sync:
 
 
 @dataclass(frozen=True)
-class Flush:
-    pass
-
-
-@dataclass(frozen=True)
 class Terminate:
     pass
 
 
 @dataclass(frozen=True)
 class Ignored:
-    """A message of COPY FROM that the client sends after its COPY was refused."""
+    """A message that nothing follows from: Flush, and one of COPY FROM that comes after its COPY was refused."""
 
 
-Message = Query | Parse | Bind | Describe | Close | Execute | Sync | Flush | Terminate | Ignored
+Message = Query | Parse | Bind | Describe | Close | Execute | Sync | Terminate | Ignored
 
 
 class _Body:
@@ -221,7 +216,7 @@ _DECODERS: dict[bytes, Callable[[_Body], Message]] = {
     b"C": lambda body: body.end(Close(body.kind(), body.text())),
     b"E": _execute,
     b"S": _nothing(Sync()),
-    b"H": _nothing(Flush()),
+    b"H": _nothing(Ignored()),
     b"X": _nothing(Terminate()),
     b"c": lambda body: Ignored(),
     b"f": lambda body: Ignored(),

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from tidemark_pgwire import errors
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.messages import backend
 from tidemark_pgwire.session.settings import BOOLS
 from tidemark_pgwire.session.statements import StatementSession, definition_request
 from tidemark_pgwire.statements.definitions import Define, Drop
@@ -37,12 +36,13 @@ async def define(session: StatementSession, command: Define, parameters: Sequenc
         session.forget_relations()
     if reply.outcome == "exists" and command.action == "replace":
         [column] = command.columns
-        _notice(session, "42701", f'column "{column}" of relation "{command.relation}" already exists, skipping')
+        session.notify(f'column "{column}" of relation "{command.relation}" already exists, skipping', "42701")
     elif reply.outcome == "exists":
-        _notice(session, "42P07", f'relation "{command.relation}" already exists, skipping')
+        session.notify(f'relation "{command.relation}" already exists, skipping', "42P07")
     elif reply.outcome == "absent":
-        _notice(session, "00000", f'relation "{command.relation}" does not exist, skipping')
-    _warn(session, reply.warning)
+        session.notify(f'relation "{command.relation}" does not exist, skipping')
+    if reply.warning:
+        session.warn(reply.warning)
     return command.tag
 
 
@@ -62,8 +62,9 @@ async def drop(session: StatementSession, command: Drop, parameters: Sequence[Pa
     finally:
         session.forget_relations()
     if reply.outcome == "absent":
-        _notice(session, "00000", f'{command.what.lower()} "{command.relation}" does not exist, skipping')
-    _warn(session, reply.warning)
+        session.notify(f'{command.what.lower()} "{command.relation}" does not exist, skipping')
+    if reply.warning:
+        session.warn(reply.warning)
     return command.tag
 
 
@@ -82,12 +83,3 @@ def _wait(session: StatementSession, given: str | None) -> bool:
     if (found := BOOLS.get(given.strip().lower())) is None:
         raise WireError(errors.INVALID_PARAMETER, f"option wait is on or off, not {given:.40}")
     return found == "on"
-
-
-def _warn(session: StatementSession, text: str) -> None:
-    if text:
-        session.wire.write(backend.notice(text, "01000", "WARNING"))
-
-
-def _notice(session: StatementSession, sqlstate: str, text: str) -> None:
-    session.wire.write(backend.notice(text, sqlstate, "NOTICE"))

@@ -155,6 +155,12 @@ class StatementSession:
         while part := await self.receive(anext(parts, b""), limit):
             yield part
 
+    def notify(self, text: str, sqlstate: str = "00000") -> None:
+        self.wire.write(backend.notice(text, sqlstate))
+
+    def warn(self, text: str, sqlstate: str = "01000") -> None:
+        self.wire.write(backend.notice(text, sqlstate, "WARNING"))
+
     def require_writable(self, tag: str) -> None:
         """Raises WireError."""
         if self.settings.read_only:
@@ -264,7 +270,7 @@ async def _query(session: StatementSession, request: pb.QueryRequest) -> Stateme
             error.hint = error.hint or TOO_OLD_HINT
         raise
     if is_leased and (refused := session.lease.take(answer.header)):
-        _warn(session, "01000", f"the time of this transaction is not held: {refused}")
+        session.warn(f"the time of this transaction is not held: {refused}")
     assert answer.as_of is not None
     transaction.pin(answer.as_of)
     return answer
@@ -427,7 +433,7 @@ async def _transact(session: StatementSession, command: Command) -> Done:
     match command:
         case sql.Begin(tag, read_only):
             if transaction.explicit:
-                _warn(session, "25001", "there is already a transaction in progress")
+                session.warn("there is already a transaction in progress", "25001")
             else:
                 transaction.begin()
                 settings.begin(read_only)
@@ -435,13 +441,13 @@ async def _transact(session: StatementSession, command: Command) -> Done:
         case sql.Commit():
             failed = transaction.failed
             if not transaction.explicit:
-                _warn(session, errors.NO_ACTIVE_TRANSACTION, "there is no transaction in progress")
+                session.warn("there is no transaction in progress", errors.NO_ACTIVE_TRANSACTION)
             settings.rollback() if failed else settings.commit()
             await session.end_transaction()
             return "ROLLBACK" if failed else "COMMIT"
         case sql.Rollback(""):
             if not transaction.explicit:
-                _warn(session, errors.NO_ACTIVE_TRANSACTION, "there is no transaction in progress")
+                session.warn("there is no transaction in progress", errors.NO_ACTIVE_TRANSACTION)
             settings.rollback()
             await session.end_transaction()
         case sql.Rollback(to):
@@ -453,10 +459,6 @@ async def _transact(session: StatementSession, command: Command) -> Done:
             transaction.release(name)
             return "RELEASE"
     return "ROLLBACK"
-
-
-def _warn(session: StatementSession, sqlstate: str, text: str) -> None:
-    session.wire.write(backend.notice(text, sqlstate, "WARNING"))
 
 
 async def _declare(session: StatementSession, command: sql.Declare, parameters: Sequence[Parameter]) -> Done:

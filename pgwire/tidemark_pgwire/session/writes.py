@@ -148,7 +148,7 @@ async def write(session: StatementSession, tag: str = "") -> str:
         )
     if reply.repeated:
         text = f"an earlier call with this tidemark.write_key wrote these rows of {names}: they are not doubled"
-        session.wire.write(backend.notice(text))
+        session.notify(text)
     return f"{verb} {reply.rows}" if counts else tag
 
 

@@ -20,6 +20,7 @@ from math import isinf, isnan
 
 from tidemark.errors import DataError, InterfaceError
 from tidemark.literals import literal as spark_literal
+from tidemark_pgwire.catalogue.types import oid_of, resolved
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER, LIMIT_EXCEEDED, SYNTAX_ERROR, WireError
 from tidemark_pgwire.statements.lexer import SPARK, Token, significant
 from tidemark_pgwire.values.array_parameters import ELEMENTS
@@ -30,24 +31,19 @@ MAX_BOUND_CHARACTERS = 8 << 20
 """A bound statement has so many at most: more than a message holds, unless a long value stands in many places."""
 KEPT_CHARACTERS = 4 << 10
 """Characters of a statement whose places of parameters are kept."""
-_HEX = r"\x"
 _CASTS = {"int2": "smallint", "int4": "int", "int8": "bigint", "float8": "double precision"}
+_CASTS |= {name: name for name in ("bytea", "date", "text")}
+"""The kinds of parameters whose literal is a cast of their text."""
 _TIME = re.compile(r"'\s*\d{4}-\d\d-\d\d[^']*'", re.ASCII)
 _OFFSET = re.compile(r":\d\d(?:[.]\d+)?\s*(?:[zZ]|[+-]\d\d(?::?\d\d)?)\s*'", re.ASCII)
 _COUNTS = ("LIMIT", "OFFSET")
-_INT8 = 20
 CASTS = {
-    **dict.fromkeys(("BOOL", "BOOLEAN"), 16),
-    **dict.fromkeys(("INT2", "SMALLINT"), 21),
-    **dict.fromkeys(("INT", "INT4", "INTEGER"), 23),
-    **dict.fromkeys(("INT8", "BIGINT"), _INT8),
-    **dict.fromkeys(("FLOAT4", "REAL"), 700),
-    **dict.fromkeys(("FLOAT8", "DOUBLE"), 701),
-    "DATE": 1082,
-    "TIMESTAMP": 1114,
-    "TIMESTAMPTZ": 1184,
-    "BYTEA": 17,
-    **dict.fromkeys(("NUMERIC", "DECIMAL"), 1700),
+    word: oid_of(name)
+    for word in (
+        "BOOL BOOLEAN INT2 SMALLINT INT INT4 INTEGER INT8 BIGINT FLOAT4 REAL FLOAT8 DOUBLE DATE TIMESTAMP TIMESTAMPTZ "
+        "BYTEA NUMERIC DECIMAL"
+    ).split()
+    if (name := resolved(word.lower()))
 }
 """Words of a cast, and the oid of its type."""
 TEXTS = {"TEXT": 25, "VARCHAR": 1043, "UUID": UUID_OID}
@@ -82,7 +78,7 @@ def parameter_types(found: Sequence[Token]) -> dict[int, int]:
     for at, token in enumerate(found):
         if token.kind == "parameter":
             before = found[at - 1].word if at else ""
-            oid = _INT8 if before in _COUNTS else _type_of_cast(found[at + 1 : at + 10])
+            oid = CASTS["BIGINT"] if before in _COUNTS else _type_of_cast(found[at + 1 : at + 10])
             types.setdefault(parameter_number(token, MAX_PARAMETER_NUMBER), oid)
     return {number: oid for number, oid in types.items() if oid}
 
@@ -161,14 +157,10 @@ def _postgres_literal(of: Parameter) -> str:
         return f"CAST({_quoted(value if value is None else as_text(value))} AS {_CASTS[kind]})"
     if kind == "bool":
         return "CAST(NULL AS boolean)" if value is None else str(value).upper()
-    if kind in ("date", "text"):
-        return f"CAST({_quoted(value)} AS {kind})"
     if kind in ("timestamp", "timestamptz"):
         return f"CAST({_quoted(_moment(of))} AS {kind})"
     if kind == "float4":
         return f"CAST({_quoted(None if value is None else _real(value))} AS real)"
-    if kind == "bytea":
-        return f"CAST({_quoted(None if value is None else _HEX + value.hex())} AS bytea)"
     if kind == "unknown":
         return _quoted(value)
     if kind.endswith("[]"):

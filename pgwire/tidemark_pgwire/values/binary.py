@@ -11,7 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_pgwire.values import text
+from tidemark_pgwire.values.text import json_texts, plain_texts
 from tidemark_pgwire.values.types import PgType
 
 Binaries = list[bytes | None]
@@ -59,14 +59,6 @@ def _bytes(column: pa.Array) -> Binaries:
     return list(column.cast(pa.binary()).to_pylist())
 
 
-def _texts(column: pa.Array) -> Binaries:
-    return list(column.cast(pa.string()).cast(pa.binary()).to_pylist())
-
-
-def _json(column: pa.Array) -> Binaries:
-    return text._json(column, "UTC")
-
-
 def _numerics(column: pa.Array) -> Binaries:
     scale = column.type.scale if pa.types.is_decimal(column.type) else 0
     return [None if each is None else numeric(Decimal(each), scale) for each in column.to_pylist()]
@@ -100,12 +92,12 @@ _ENCODERS: dict[str, Callable[[pa.Array], Binaries]] = {
     "float4": _fixed("f", pa.float32()),
     "float8": _fixed("d", pa.float64()),
     "numeric": _numerics,
-    "text": _texts,
+    "text": plain_texts,
     "bytea": _bytes,
     "date": _days,
     "timestamp": _times(None),
     "timestamptz": _times("UTC"),
-    "json": _json,
+    "json": json_texts,
 }
 
 

@@ -96,7 +96,9 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
 def _array(oid: int, format: int, data: bytes) -> Parameter:
     """`value` is none that Spark's dialect has a literal of. The planner reads the text."""
     try:
-        text = array_text(data, ELEMENTS[oid], _element_reader(ELEMENTS[oid])) if format == BINARY else _utf8(data)
+        element = ELEMENTS[oid]
+        read = lambda each: str(decoded(element, BINARY, each).text)  # noqa: E731
+        text = array_text(data, element, read) if format == BINARY else _utf8(data)
     except (struct.error, ValueError):
         raise WireError(INVALID_BINARY, "incorrect binary data format for a parameter that is an array") from None
     try:
@@ -104,15 +106,6 @@ def _array(oid: int, format: int, data: bytes) -> Parameter:
     except ValueError:
         raise WireError(INVALID_TEXT, f"invalid input syntax for an array of type uuid: {text!r:.80}") from None
     return Parameter(kind_of(oid), frozenset((text,)), text)
-
-
-def _element_reader(oid: int) -> Callable[[bytes], str]:
-    def read(data: bytes) -> str:
-        text = decoded(oid, BINARY, data).text
-        assert text is not None
-        return text
-
-    return read
 
 
 def null_of(oid: int) -> Parameter:

@@ -42,7 +42,7 @@ def texts(column: pa.Array, type: PgType, zone: str = "UTC") -> Texts:
     return _ENCODERS[type.kind](column, zone)
 
 
-def _cast(column: pa.Array, zone: str = "UTC") -> Texts:
+def plain_texts(column: pa.Array, zone: str = "UTC") -> Texts:
     return list(column.cast(pa.string()).cast(pa.binary()).to_pylist())
 
 
@@ -58,7 +58,7 @@ def _floats(kind: str) -> Callable[[pa.Array, str], Texts]:
         column = column.cast(of)
         size = pc.abs(column)
         plain = pc.or_(pc.equal(size, 0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, most)))
-        found = _cast(column)
+        found = plain_texts(column)
         if pc.all(plain).as_py() is not False:
             return found
         return [
@@ -93,7 +93,7 @@ def _float(text: bytes, digits: int) -> bytes:
 def _numerics(column: pa.Array, zone: str) -> Texts:
     if pa.types.is_decimal(column.type) and column.type.scale > _PLAIN_SCALE:
         return [None if each is None else format(each, "f").encode() for each in column.to_pylist()]
-    return _cast(column)
+    return plain_texts(column)
 
 
 def _bytea(column: pa.Array, zone: str) -> Texts:
@@ -102,7 +102,7 @@ def _bytea(column: pa.Array, zone: str) -> Texts:
 
 def _dates(column: pa.Array, zone: str) -> Texts:
     days = column.cast(pa.date32()).cast(pa.int32())
-    return _beyond(_cast(column), days, 1, lambda text, day: _day(day))
+    return _beyond(plain_texts(column), days, 1, lambda text, day: _day(day))
 
 
 def _timestamps(column: pa.Array, zone: str) -> Texts:
@@ -193,15 +193,15 @@ def _moment(text: bytes, microseconds: int) -> bytes:
     return date + b" " + time + (found[0] if found else b"") + (b" " + era if era else b"")
 
 
-def _json(column: pa.Array, zone: str) -> Texts:
+def json_texts(column: pa.Array, zone: str = "UTC") -> Texts:
     if pa.types.is_string(column.type):
-        return _cast(column)
+        return plain_texts(column)
     return [None if each is None else json.dumps(plain(each), ensure_ascii=False).encode() for each in values(column)]
 
 
 _ENCODERS: dict[str, Callable[[pa.Array, str], Texts]] = {
     "bool": _bools,
-    **dict.fromkeys(("int2", "int4", "int8", "oid", "text", "vector"), _cast),
+    **dict.fromkeys(("int2", "int4", "int8", "oid", "text", "vector"), plain_texts),
     "float4": _floats("float4"),
     "float8": _floats("float8"),
     "numeric": _numerics,
@@ -209,7 +209,7 @@ _ENCODERS: dict[str, Callable[[pa.Array, str], Texts]] = {
     "date": _dates,
     "timestamp": _timestamps,
     "timestamptz": _timestamptz,
-    "json": _json,
+    "json": json_texts,
 }
 
 

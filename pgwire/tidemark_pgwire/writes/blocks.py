@@ -80,7 +80,7 @@ class Blocks:
         self._rest.clear()
         if (marked := self._end.search(block)) is not None:
             if marked.end() < len(block):
-                raise self._refused(BAD_COPY, "end-of-copy marker is not the last line", self._lines(block, marked))
+                raise self._refused(BAD_COPY, "end-of-copy marker is not the last line", marked.start(), block)
             block = block[: marked.start()]
         if not block:
             return None
@@ -234,10 +234,6 @@ class Blocks:
         """`at`: of a character in the block."""
         line = self._line + block.count(b"\n", 0, at)
         return WireError(sqlstate, f"{text} (line {line})", where=f"COPY {self._name}, line {line}")
-
-    def _lines(self, block: bytes, marked: re.Match[bytes]) -> int:
-        self._line += block.count(b"\n", 0, marked.start())
-        return 0
 
 
 def _bytes(block: bytes | bytearray) -> pa.Array:

@@ -175,27 +175,18 @@ def quoted(name: str) -> str:
     return name if plain and name not in RESERVED else '"' + name.replace('"', '""') + '"'
 
 
-_PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
-_BLANKS = re.compile(r"\s*")
+_PART = re.compile(r'\s*+(?:"((?:[^"]|"")+)"|([^".\s]++))\s*+(\.|\Z)')
 
 
 def parts_of_name(text: str) -> list[str]:
     """The parts of a name with its schemas: in lower case unless in quotes. Empty: the text is no name."""
-    parts, text, at = list[str](), text.strip(), 0
+    parts, at = list[str](), 0
     while (found := _PART.match(text, at)) is not None:
         parts.append(found[1].replace('""', '"') if found[1] else found[2].lower())
-        at = _after_blanks(text, found.end())
-        if at == len(text):
+        if not found[3]:
             return parts
-        if text[at] != ".":
-            return []
-        at = _after_blanks(text, at + 1)
+        at = found.end()
     return []
-
-
-def _after_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
 
 
 KEYWORDS: Mapping[str, Sequence[str]] = {

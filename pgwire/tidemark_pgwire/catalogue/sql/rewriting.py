@@ -53,9 +53,7 @@ _OPERATORS: Mapping[str, type[exp.Expression]] = {
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe, "+": exp.Add,
     "-": exp.Sub,
 }  # fmt: skip
-_NEGATED: Mapping[str, type[exp.Expression]] = {
-    "!~": exp.RegexpLike, "!~*": exp.RegexpILike, "!~~": exp.Like, "!~~*": exp.ILike,
-}  # fmt: skip
+_NEGATED = {f"!{name}": _OPERATORS[name] for name in ("~", "~*", "~~", "~~*")}
 _ITEM = re.compile(r'"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"{}][^,"{}]*)', re.DOTALL)
 _SEPARATOR = re.compile(r"\s*(?:(,)\s*|\Z)")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)

@@ -31,14 +31,7 @@ logging.getLogger("sqlglot").disabled = True  # it would log statements
 
 def _parsed(text: str) -> exp.Expression | str:
     """The tree, which is not to be changed; or why there is none."""
-    return _read_cached(text) if len(text) <= PARSED_MAX else _read_text(text)
-
-
-@lru_cache(maxsize=32)
-def _read_cached(text: str) -> exp.Expression | str:
-    """The parsed statement, or the message of its error. Most statements are described and then answered, so they are
-    kept."""
-    return _read_text(text)
+    return _kept(text) if len(text) <= PARSED_MAX else _read_text(text)
 
 
 def _read_text(text: str) -> exp.Expression | str:
@@ -52,6 +45,10 @@ def _read_text(text: str) -> exp.Expression | str:
     if len(found) != 1:
         return f"{len(found)} statements where one is read"
     return found[0]
+
+
+_kept = lru_cache(maxsize=32)(_read_text)
+"""Most statements are described and then answered."""
 
 
 def _is_deep(text: str) -> bool:
