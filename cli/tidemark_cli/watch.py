@@ -40,20 +40,25 @@ Call = Callable[[Any, Any], Message]
 @dataclass(frozen=True)
 class ListingFormat:
     """The form in which the messages of field `rows` of a reply are shown. `key`: the fields that tell a row from
-    others; the first `leading` cells of a line do so in a table."""
+    others. `namespace`: the one whose rows are listed; empty: those of all, each with its own."""
 
     rows: str
-    names: Cells
-    cells: Callable[[Any, Any], list[Cells]]
-    """The lines of a table, of the messages and their reply, in order."""
+    columns: Cells
+    cells: Callable[[Any, Any], list[str]]
+    """The line of a table, of a message and its reply."""
     key: Sequence[str]
-    leading: int
+    namespace: str
     styles: Mapping[str, str] = field(default_factory=dict)
     clocked: frozenset[str] = frozenset()
     """Names of cells that change with the clock. A row in which nothing else changed is not printed again."""
 
+    @property
+    def names(self) -> Cells:
+        return self.columns if self.namespace else ("NAMESPACE", *self.columns)
+
     def table(self, reply: Message) -> list[Cells]:
-        return self.cells(getattr(reply, self.rows), reply)
+        found = [(each.namespace, self.cells(each, reply)) for each in getattr(reply, self.rows)]
+        return [cells if self.namespace else [of, *cells] for of, cells in found]
 
 
 def replies(find: Callable[[], Gateway], call: Call) -> Iterator[Message | Error]:
@@ -79,10 +84,9 @@ def replies(find: Callable[[], Gateway], call: Call) -> Iterator[Message | Error
 
 
 def print_listing(
-    find: Callable[[], Gateway], call: Call, listing: ListingFormat, output: str, *, watched: bool, where: str
+    find: Callable[[], Gateway], call: Call, listing: ListingFormat, output: str, *, watched: bool
 ) -> None:
-    """Print what the call lists, once or until the command is ended. `where`: the end of the sentence that says that
-    there is nothing. Raises Error where a call is refused."""
+    """Print what the call lists, once or until the command is ended. Raises Error where a call is refused."""
     if watched:
         watch(find, call, listing, output)
         return
@@ -94,6 +98,7 @@ def print_listing(
     elif table := listing.table(reply):
         print_table(listing.names, table, listing.styles, sys.stdout)
     else:
+        where = f" in namespace {listing.namespace}" if listing.namespace else ""
         print(f"No {listing.rows} found{where}.")
 
 
@@ -170,21 +175,16 @@ class _Changes:
 
     def reply(self, reply: Message) -> None:
         """Print its new and changed rows; rows that are gone are forgotten."""
-        messages = getattr(reply, self._listing.rows)
-        if self._output == "table":
-            table = {tuple(row[: self._listing.leading]): row for row in self._listing.table(reply)}
-            changed = self._changed({key: self._without_clock(row) for key, row in table.items()})
-            self._table([row for key, row in table.items() if key in changed])
+        messages, is_table = getattr(reply, self._listing.rows), self._output == "table"
+        rows = self._listing.table(reply) if is_table else messages
+        keys = [tuple(values(message, self._listing.key)) for message in messages]
+        shown = [self._without_clock(row) if is_table else row.SerializeToString(deterministic=True) for row in rows]
+        changed = [row for key, row, now in zip(keys, rows, shown, strict=True) if self._printed.get(key) != now]
+        self._printed = dict(zip(keys, shown, strict=True))
+        if is_table:
+            self._table(changed)
         else:
-            keyed = {tuple(values(m, self._listing.key)): m.SerializeToString(deterministic=True) for m in messages}
-            changed = self._changed(keyed)
-            self._messages(reply, [m for m in messages if tuple(values(m, self._listing.key)) in changed])
-
-    def _changed(self, rows: dict[tuple[Any, ...], Any]) -> set[tuple[Any, ...]]:
-        """The keys of those that are not as they were printed last."""
-        changed = {key for key, row in rows.items() if self._printed.get(key) != row}
-        self._printed = rows
-        return changed
+            self._messages(reply, changed)
 
     def _without_clock(self, row: Cells) -> list[str]:
         return [cell for name, cell in zip(self._listing.names, row, strict=True) if name not in self._listing.clocked]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ from tidemark_cli import options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.text import printable
-from tidemark_cli.watch import Cells, ListingFormat, print_listing
+from tidemark_cli.watch import ListingFormat, print_listing
 from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, FrontiersRequest
 
 _EXAMPLES = """
@@ -52,32 +52,23 @@ def frontiers(gateway: Callable[[], Gateway], namespace: str, all_namespaces: bo
 
     def ask(stub: Any, metadata: Any) -> FrontiersReply:
         reply: FrontiersReply = stub.Frontiers(request, metadata=metadata, timeout=CALL_SECONDS)
+        reply.collections.sort(key=lambda c: (c.namespace, c.name))
         return reply
 
-    where = "" if all_namespaces else f" in namespace {namespace}"
-    print_listing(gateway, ask, _listing(all_namespaces), output, watched=watch, where=where)
+    only = "" if all_namespaces else namespace
+    key, clocked = ("namespace", "name"), frozenset({"LAG"})
+    listing = ListingFormat("collections", _COLUMNS, _row, key, only, _COLOURS, clocked)
+    print_listing(gateway, ask, listing, output, watched=watch)
 
 
-def _listing(with_namespace: bool) -> ListingFormat:
-    names = ["NAMESPACE", *_COLUMNS] if with_namespace else list(_COLUMNS)
-
-    def table(found: Sequence[CollectionFrontiers], reply: FrontiersReply) -> list[Cells]:
-        collections = sorted(found, key=lambda c: (c.namespace, c.name))
-        return [[c.namespace, *_row(c, reply.now)] if with_namespace else _row(c, reply.now) for c in collections]
-
-    return ListingFormat(
-        "collections", names, table, ("namespace", "name"), 1 + with_namespace, _COLOURS, frozenset({"LAG"})
-    )
-
-
-def _row(c: CollectionFrontiers, now: int) -> list[str]:
+def _row(c: CollectionFrontiers, reply: FrontiersReply) -> list[str]:
     read, write = _optional(c, "read"), _optional(c, "write")
     return [
         printable(c.name),
         c.kind,
         "<unknown>" if read is None else times.show(read),
         "<unknown>" if write is None else times.show(write),
-        times.show_lag(now, write),
+        times.show_lag(reply.now, write),
         _format_backlog(c),
         _hydrated(c),
         ",".join(r.replica for r in c.replicas) or "<none>",

@@ -6,7 +6,7 @@ delays  default   r1       120m        34Mi          58665    1042   True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -16,7 +16,7 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_cli import options
 from tidemark_cli.options import Command, calls_gateway
 from tidemark_cli.output.text import printable
-from tidemark_cli.watch import Cells, ListingFormat, print_listing
+from tidemark_cli.watch import ListingFormat, print_listing
 from tidemark_protocol.pb.gateway_pb2 import DataflowUsage, TopReply, TopRequest
 
 _EXAMPLES = """
@@ -63,21 +63,12 @@ def top(
         ordered = sorted(reply.dataflows, key=lambda d: (_KEYS[sort_by](d), d.namespace, d.name, d.replica))
         return TopReply(dataflows=ordered, now=reply.now)
 
-    where = "" if all_namespaces else f" in namespace {namespace}"
-    print_listing(gateway, ask, _listing(all_namespaces), output, watched=watch, where=where)
+    only, key = "" if all_namespaces else namespace, ("namespace", "name", "instance", "replica")
+    listing = ListingFormat("dataflows", _COLUMNS, _row, key, only, _COLOURS)
+    print_listing(gateway, ask, listing, output, watched=watch)
 
 
-def _listing(with_namespace: bool) -> ListingFormat:
-    names = ["NAMESPACE", *_COLUMNS] if with_namespace else list(_COLUMNS)
-
-    def table(found: Sequence[DataflowUsage], reply: TopReply) -> list[Cells]:
-        return [[usage.namespace, *_row(usage)] if with_namespace else _row(usage) for usage in found]
-
-    key = ("namespace", "name", "instance", "replica")
-    return ListingFormat("dataflows", names, table, key, 3 + with_namespace, _COLOURS)
-
-
-def _row(usage: DataflowUsage) -> list[str]:
+def _row(usage: DataflowUsage, reply: TopReply) -> list[str]:
     percent = f"{usage.hydrated_percent}%" if usage.HasField("hydrated_percent") else "False"
     return [
         printable(usage.name),
