@@ -57,7 +57,6 @@ RELATIONS = (
         (column("part", "string"), column("total", "decimal(25,2)"), column("n", "bigint")),
         keys=(("part",),),
         index_key=("n",),
-        comment="what parts cost",
     ),
 )
 SCHEMA = """
@@ -71,7 +70,6 @@ create materialized view totals as
     select part, sum(amount)::numeric(25,2) as total, count(*) as n from orders group by part;
 create unique index totals_key on totals (part);
 create index totals_idx on totals (n);
-comment on materialized view totals is 'what parts cost';
 grant select on orders, recent, totals to reader;
 """
 

@@ -26,7 +26,7 @@ class CatalogueRelation:
     `namespace`: the DataSource or Dataflow, which is the schema of SQL: relations are `namespace.name`. `short`: the
     name `namespace` alone means it, too. `kind`: `table`, `materialized view` or `view` (an index of a view: its rows
     are kept in memory). `keys`: names of the columns of each unique key. `index_key`: the columns by which rows are
-    looked up. `comment`: empty where there is none.
+    looked up.
     """
 
     namespace: str
@@ -36,7 +36,6 @@ class CatalogueRelation:
     keys: tuple[tuple[str, ...], ...] = ()
     index_key: tuple[str, ...] = ()
     short: bool = False
-    comment: str = ""
 
 
 @dataclass(frozen=True)

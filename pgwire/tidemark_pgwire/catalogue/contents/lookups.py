@@ -72,12 +72,6 @@ def _visible_types(contents: CatalogueContents) -> Pairs:
         yield from ((entry.type, entry.visible), (entry.array, entry.visible))
 
 
-def _comments(contents: CatalogueContents) -> Pairs:
-    for entry in contents.entries:
-        if entry.relation.comment:
-            yield f"pg_class/{entry.oid}", entry.relation.comment
-
-
 def _index_definitions(contents: CatalogueContents, short: bool = False) -> Pairs:
     for entry in contents.entries:
         for index in entry.indexes:
@@ -124,7 +118,6 @@ def _role_oids(contents: CatalogueContents) -> Pairs:
 _LOOKUPS: Mapping[str, tuple[Callable[[CatalogueContents], Pairs], pa.DataType, pa.DataType]] = {
     "class_oids": (_class_oids, pa.string(), pa.int64()),
     "classes": (_classes, pa.int64(), pa.string()),
-    "comments": (_comments, pa.string(), pa.string()),
     "constraint_definitions": (_constraint_definitions, pa.int64(), pa.string()),
     "function_oids": (_function_oids, pa.string(), pa.int64()),
     "functions": (lambda of: iter(of.functions.items()), pa.int64(), pa.string()),

@@ -20,7 +20,6 @@ from tidemark_pgwire.values.types import modifier, of_sql
 from tidemark_protocol.types import Column
 
 HEAP, BTREE = 2, 403
-CLASS_OF_RELATIONS = 1_259
 _OPERATOR_CLASSES = {type: oid for _, oid, _, type in OPERATOR_CLASSES}
 """The oids of operator classes, by the oid of the type that they order."""
 _ANY_ARRAY = 2_277
@@ -124,15 +123,6 @@ def constraints(contents: CatalogueContents) -> Iterator[Row]:
                     "confdeltype": " ", "confmatchtype": " ", "conislocal": True, "connoinherit": True,
                     "conkey": list(index.columns),
                 }  # fmt: skip
-
-
-def descriptions(contents: CatalogueContents) -> Iterator[Row]:
-    for entry in contents.entries:
-        if entry.relation.comment:
-            yield {
-                "objoid": entry.oid, "classoid": CLASS_OF_RELATIONS, "objsubid": 0,
-                "description": entry.relation.comment,
-            }  # fmt: skip
 
 
 def row_types(contents: CatalogueContents) -> Iterator[Row]:

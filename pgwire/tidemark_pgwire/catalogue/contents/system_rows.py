@@ -21,7 +21,6 @@ _ROWS: Mapping[str, Callable[[CatalogueContents], Iterator[Row]]] = {
     "pg_catalog.pg_collation": server.collations,
     "pg_catalog.pg_constraint": relations.constraints,
     "pg_catalog.pg_database": server.databases,
-    "pg_catalog.pg_description": relations.descriptions,
     "pg_catalog.pg_get_keywords()": server.keywords,
     "pg_catalog.pg_index": relations.indexes,
     "pg_catalog.pg_indexes": relations.index_names,

@@ -151,12 +151,7 @@ FUNCTIONS: Mapping[str, CatalogueFunction] = {
     **dict.fromkeys(("pg_get_ruledef", "pg_get_triggerdef"), _constant("text", "NULL", 1, 2)),
     **dict.fromkeys(_NO_DEFINITIONS, _constant("text", "NULL", 1)),
     "pg_get_serial_sequence": _constant("text", "NULL", 2),
-    "obj_description": _macro(
-        "text",
-        "(k) AS getvariable('comments')[concat('pg_class/', k)]",
-        "(k, c) AS getvariable('comments')[concat(c, '/', k)]",
-        lookups="comments",
-    ),
+    "obj_description": _constant("text", "NULL", 1, 2),
     "shobj_description": _constant("text", "NULL", 2),
     "col_description": _constant("text", "NULL", 2),
     # rights: a user may read what is listed, and nothing else
