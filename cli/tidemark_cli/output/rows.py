@@ -41,7 +41,11 @@ class RowPrinter:
         for row in rows:
             self._widths = [max(w, min(_width(cell), self._widest)) for w, cell in zip(self._widths, row, strict=True)]
         if not self._begun:
-            terminal.print_heading(_GAP.join(self._padded(self._names)).rstrip(), self._out)
+            heading = _GAP.join(self._padded(self._names)).rstrip()
+            if self._out.isatty():
+                terminal.print_styled([[(heading, "bold")]], self._out)
+            else:
+                print(heading, file=self._out)
         self._begun = True
         if self._styles and self._out.isatty():
             terminal.print_styled(

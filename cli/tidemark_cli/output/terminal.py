@@ -9,35 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import TextIO
 
 NO_WRAP = 100_000
 """Columns of the terminal, so that rich neither wraps nor cuts lines: the terminal does."""
 
 
-def _console(stream: TextIO) -> Console:
-    from rich.console import Console
-
-    plain: dict[str, None] = {} if stream.isatty() else {"color_system": None}
-    return Console(file=stream, width=NO_WRAP, force_terminal=stream.isatty(), highlight=False, **plain)  # type: ignore[arg-type]
-
-
-def print_heading(line: str, out: TextIO) -> None:
-    """Prints a line, bold on a terminal."""
-    if not out.isatty():
-        print(line, file=out)
-        return
-    _console(out).print(line, style="bold", markup=False, emoji=False, soft_wrap=True)
-
-
 def print_styled(lines: Iterable[Sequence[tuple[str, str]]], out: TextIO) -> None:
     """Prints lines of a terminal: each of parts, which are a text and rich's style of it."""
+    from rich.console import Console
     from rich.text import Text
 
-    console = _console(out)
+    console = Console(file=out, width=NO_WRAP, force_terminal=True, highlight=False)
     for parts in lines:
         console.print(Text.assemble(*parts), soft_wrap=True)
 

@@ -31,12 +31,11 @@ from tidemark_protocol.times import EMPTY
 
 @dataclass
 class StatementAnswer:
-    """`as_of`: of a query. `endless`: rows come when something changes. `rows`: all of them, where they are here
-    already, so that nothing is awaited for them. `end`: ends the call behind it. `header`: of a query."""
+    """`endless`: rows come when something changes. `rows`: all of them, where they are here already, so that nothing is
+    awaited for them. `end`: ends the call behind it. `header`: of a query."""
 
     columns: tuple[ResultColumn, ...]
     batches: AsyncGenerator[pa.RecordBatch, None]
-    as_of: int | None = None
     endless: bool = False
     rows: pa.RecordBatch | None = None
     end: Callable[[], Awaitable[None]] | None = None
@@ -57,8 +56,8 @@ async def query(link: GatewayLink, token: str, request: pb.QueryRequest) -> Stat
         columns = columns_of(header.column_names, header.column_types)
         if reading.is_whole and (rows := _only_batch(reading.first)) is not None:
             await reading.close()
-            return StatementAnswer(columns, _batches_of([rows]), header.as_of, rows=rows, header=header)
-        return StatementAnswer(columns, _query_batches(reading), header.as_of, end=reading.close, header=header)
+            return StatementAnswer(columns, _batches_of([rows]), rows=rows, header=header)
+        return StatementAnswer(columns, _query_batches(reading), end=reading.close, header=header)
     except BaseException:
         await reading.close()
         raise
@@ -70,7 +69,7 @@ async def subscribe(link: GatewayLink, token: str, request: pb.SubscribeRequest)
         header, call = await stack.enter_async_context(link.subscribe(token, request))
         time, diff = ResultColumn(TIME_COLUMN, INT8), ResultColumn(DIFF_COLUMN, INT8)
         columns = (time, diff, *columns_of(header.column_names, header.column_types))
-        return StatementAnswer(columns, _changes(call), header.as_of, endless=True, end=stack.pop_all().aclose)
+        return StatementAnswer(columns, _changes(call), endless=True, end=stack.pop_all().aclose)
     raise AssertionError
 
 

@@ -271,8 +271,7 @@ async def _query(session: StatementSession, request: pb.QueryRequest) -> Stateme
         raise
     if is_leased and (refused := session.lease.take(answer.header)):
         session.warn(f"the time of this transaction is not held: {refused}")
-    assert answer.as_of is not None
-    transaction.pin(answer.as_of)
+    transaction.pin(answer.header.as_of)
     return answer
 
 
