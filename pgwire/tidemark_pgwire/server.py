@@ -9,7 +9,6 @@ import logging
 import secrets
 import ssl
 import time
-from collections import Counter
 from pathlib import Path
 
 from tidemark_pgwire import errors
@@ -82,7 +81,6 @@ class PgServer:
         """Connections that sent no password yet, the oldest first, and when each began."""
         self._sessions: dict[int, str] = {}
         """Connections whose user logged in, and the user."""
-        self._of_user = Counter[str]()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -132,7 +130,7 @@ class PgServer:
     def enter(self, connection: ClientConnection, user: str) -> None:
         """The user logged in. Raises WireError where there are too many sessions, of all or of this user."""
         self.require_room()
-        if self._of_user[user] >= self.limits.of_user:
+        if list(self._sessions.values()).count(user) >= self.limits.of_user:
             raise WireError(
                 errors.TOO_MANY_CONNECTIONS,
                 f"too many connections of user {user:.80}: {self.limits.of_user} at most",
@@ -140,7 +138,6 @@ class PgServer:
                 fatal=True,
             )
         self._sessions[connection.pid] = user
-        self._of_user[user] += 1
 
     def cancel(self, asked: Cancel) -> None:
         """End the statement that the request names. A wrong secret changes nothing, and has no answer."""
@@ -178,10 +175,7 @@ class PgServer:
         finally:
             del self._connections[connection.pid]
             self._starting.pop(connection.pid, None)
-            if (user := self._sessions.pop(connection.pid, None)) is not None:
-                self._of_user[user] -= 1
-                if not self._of_user[user]:
-                    del self._of_user[user]
+            self._sessions.pop(connection.pid, None)
 
     def _new_pid(self) -> int:
         while (pid := secrets.randbelow(2**31 - 1) + 1) in self._connections:

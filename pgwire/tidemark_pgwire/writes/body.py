@@ -41,7 +41,7 @@ class BodySpool:
 
     def __init__(self, most: int = SPOOL_BYTES) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._used, self._copies = Counter[str](), Counter[str]()
+        self._used, self._copies = Counter[str](), list[str]()
         self.parsers = ThreadPoolExecutor(PARSERS, "parse")
         self.writers = ThreadPoolExecutor(WRITERS, "rows")
 
@@ -62,15 +62,13 @@ class BodySpool:
     @contextmanager
     def copying(self, user: str) -> Iterator[None]:
         """A COPY FROM that reads. Raises WireError: there are too many."""
-        if self._copies.total() >= COPIES or self._copies[user] >= COPIES // 2:
+        if len(self._copies) >= COPIES or self._copies.count(user) >= COPIES // 2:
             raise WireError(TOO_MANY, f"at most {COPIES} COPY FROM run at a time, and half of them of one user")
-        self._copies[user] += 1
+        self._copies.append(user)
         try:
             yield
         finally:
-            self._copies[user] -= 1
-            if not self._copies[user]:
-                del self._copies[user]
+            self._copies.remove(user)
 
 
 class Body:

@@ -189,7 +189,7 @@ def test_one_user_has_a_share_of_the_connections(tmp_path: Path) -> None:
     with served(tmp_path, limits=SessionLimits(user_connections=2)) as made:
         with made.connect(), made.connect():
             assert "too many connections of user" in str(refused(made))
-        until(lambda: not made.loop.call(lambda: len(made.server._of_user)))
+        until(lambda: not made.loop.call(lambda: len(made.server._sessions)))
         with made.connect():
             pass
     assert (SessionLimits().of_user, SessionLimits(connections=50).of_user) == (100, 20)
