@@ -23,7 +23,7 @@ from tidemark.errors import Error
 from tidemark.gateway.channel import async_channel
 from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire import errors
-from tidemark_pgwire.catalogue import CatalogueRelation
+from tidemark_pgwire.catalogue.facts import CatalogueRelation
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.gateway_errors import GATEWAY_SILENT, call_errors, wire_error
 from tidemark_pgwire.query_reading import CallReading, QueryReading, StreamReading

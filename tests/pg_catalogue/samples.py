@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 
 from tests.dialects.postgres import Postgres, running
-from tidemark_pgwire.catalogue import Catalogue, CatalogueAnswer, CatalogueRelation, SessionFacts
+from tidemark_pgwire.catalogue.facts import CatalogueAnswer, CatalogueRelation, SessionFacts
+from tidemark_pgwire.catalogue.session_catalogue import Catalogue
 from tidemark_pgwire.session.settings import SessionSettings
 from tidemark_pgwire.statements.lexer import POSTGRES
 from tidemark_pgwire.statements.subjects import StatementSubject, subject_of

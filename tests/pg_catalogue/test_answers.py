@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from tests.pg_catalogue.samples import RELATIONS, ask, column, rows, session
-from tidemark_pgwire.catalogue import Catalogue, CatalogueError, CatalogueRelation
+from tidemark_pgwire.catalogue.facts import CatalogueError, CatalogueRelation
 from tidemark_pgwire.catalogue.oids import FIRST_OF_USERS
+from tidemark_pgwire.catalogue.session_catalogue import Catalogue
 from tidemark_pgwire.catalogue.system_relations import system_relations
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
 from tidemark_pgwire.statements.subjects import StatementSubject, subject_of

@@ -14,8 +14,10 @@ import pytest
 
 from tests.pg_catalogue.samples import RELATIONS, rows, session
 from tidemark_pgwire import catalogue as package
-from tidemark_pgwire.catalogue import Catalogue, CatalogueError, children
+from tidemark_pgwire.catalogue import children
 from tidemark_pgwire.catalogue.contents.entries import parts_of_name
+from tidemark_pgwire.catalogue.facts import CatalogueError
+from tidemark_pgwire.catalogue.session_catalogue import Catalogue
 from tidemark_pgwire.catalogue.show_statement import setting_of_show
 from tidemark_pgwire.catalogue.sql.rewriting import _array_items
 from tidemark_pgwire.statements import subjects

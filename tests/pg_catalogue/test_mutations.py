@@ -11,9 +11,10 @@ import pytest
 from tests.pg_catalogue.driver_statements import DRIVERS
 from tests.pg_catalogue.samples import RELATIONS, session
 from tests.pg_catalogue.tool_statements import TOOLS
-from tidemark_pgwire.catalogue import CatalogueError, sandbox
+from tidemark_pgwire.catalogue import sandbox
 from tidemark_pgwire.catalogue.answering import statement_of, typed
 from tidemark_pgwire.catalogue.contents.entries import CatalogueContents
+from tidemark_pgwire.catalogue.facts import CatalogueError
 from tidemark_pgwire.catalogue.oids import Oids
 from tidemark_pgwire.catalogue.sql.rewriting import rewritten
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK

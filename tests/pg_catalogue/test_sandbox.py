@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from tests.pg_catalogue.samples import RELATIONS, ask, session
-from tidemark_pgwire.catalogue import Catalogue, CatalogueAnswer, CatalogueError, children
+from tidemark_pgwire.catalogue import children
+from tidemark_pgwire.catalogue.facts import CatalogueAnswer, CatalogueError
 from tidemark_pgwire.catalogue.sandbox import ANSWER_MAX_BYTES, SandboxStatement, answer
+from tidemark_pgwire.catalogue.session_catalogue import Catalogue
 from tidemark_pgwire.statements.lexer import POSTGRES
 from tidemark_pgwire.statements.subjects import StatementSubject, subject_of
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.pg_catalogue.samples import Oracle, ask, session
-from tidemark_pgwire.catalogue import Catalogue
+from tidemark_pgwire.catalogue.session_catalogue import Catalogue
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages.backend import BINARY, TEXT
 from tidemark_pgwire.values.array_parameters import ELEMENTS

@@ -6,14 +6,3 @@ session.
 
 Read `facts` (questions and answers), `session_catalogue`, `sql/rewriting`, `contents/system_rows`, `sandbox`.
 """
-
-from tidemark_pgwire.catalogue.facts import (
-    AnswerDescription,
-    CatalogueAnswer,
-    CatalogueError,
-    CatalogueRelation,
-    SessionFacts,
-)
-from tidemark_pgwire.catalogue.session_catalogue import Catalogue
-
-__all__ = ["AnswerDescription", "Catalogue", "CatalogueAnswer", "CatalogueError", "CatalogueRelation", "SessionFacts"]

@@ -18,7 +18,7 @@ from ssl import SSLContext
 from typing import Any, Protocol, TypeVar
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.catalogue import SessionFacts
+from tidemark_pgwire.catalogue.facts import SessionFacts
 from tidemark_pgwire.errors import ConnectionClosed, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.gateway_errors import GATEWAY_SILENT

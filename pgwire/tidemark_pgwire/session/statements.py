@@ -17,7 +17,8 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from tidemark_pgwire import errors
-from tidemark_pgwire.catalogue import AnswerDescription, Catalogue, CatalogueRelation, SessionFacts
+from tidemark_pgwire.catalogue.facts import AnswerDescription, CatalogueRelation, SessionFacts
+from tidemark_pgwire.catalogue.session_catalogue import Catalogue
 from tidemark_pgwire.errors import FEATURE_NOT_SUPPORTED, WireError
 from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.messages import backend

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tidemark_pgwire.catalogue import SessionFacts
+from tidemark_pgwire.catalogue.facts import SessionFacts
 from tidemark_pgwire.errors import WireError
 from tidemark_pgwire.messages import frontend
 from tidemark_pgwire.messages.wire import COPY_DATA, READ_AHEAD_BYTES, Wire
