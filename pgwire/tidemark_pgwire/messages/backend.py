@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_pgwire.errors import WireError
@@ -97,24 +97,17 @@ def copy_data(data: bytes) -> bytes:
 
 def error(failed: WireError) -> bytes:
     severity = "FATAL" if failed.fatal else "ERROR"
-    fields = _fields(severity, failed.sqlstate, str(failed), failed.hint, failed.position, failed.routine, failed.where)
-    return _message(b"E", fields)
+    position = str(failed.position or "")
+    more = {b"H": failed.hint, b"P": position, b"W": failed.where, b"R": failed.routine}
+    return _message(b"E", _fields(severity, failed.sqlstate, str(failed), more))
 
 
 def notice(message: str, sqlstate: str = "00000", severity: str = "NOTICE") -> bytes:
-    return _message(b"N", _fields(severity, sqlstate, message, "", 0))
+    return _message(b"N", _fields(severity, sqlstate, message, {}))
 
 
-def _fields(
-    severity: str, sqlstate: str, message: str, hint: str, position: int, routine: str = "", where: str = ""
-) -> bytes:
+def _fields(severity: str, sqlstate: str, message: str, more: Mapping[bytes, str]) -> bytes:
+    """`more`: of these, the fields that have a text."""
     fields = {b"S": severity, b"V": severity, b"C": sqlstate, b"M": message}
-    if hint:
-        fields[b"H"] = hint
-    if position:
-        fields[b"P"] = str(position)
-    if where:
-        fields[b"W"] = where
-    if routine:
-        fields[b"R"] = routine
+    fields |= {key: value for key, value in more.items() if value}
     return b"".join(key + _text(value) for key, value in fields.items()) + b"\0"

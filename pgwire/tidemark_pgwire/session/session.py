@@ -28,7 +28,7 @@ from tidemark_pgwire.messages.wire import CLOSE_SECONDS, COPY_DATA, Wire
 from tidemark_pgwire.session import definitions, writes
 from tidemark_pgwire.session.extended import ROWS, Extended, fetch
 from tidemark_pgwire.session.portal import Portal
-from tidemark_pgwire.session.settings import SessionSettings
+from tidemark_pgwire.session.settings import STATEMENT, SessionSettings
 from tidemark_pgwire.session.startup import Login, ask_token, log_in, negotiate, require_confidential
 from tidemark_pgwire.session.statements import StatementSession, cursor, is_endless, open_rows
 from tidemark_pgwire.statements import commands as sql
@@ -348,7 +348,7 @@ class ClientConnection:
         if self._ending is not None:
             work.close()
             raise self._ending
-        limits = (session.settings.statement_seconds, None if endless else self._server.limits.statement_seconds)
+        limits = (session.settings.seconds(STATEMENT), None if endless else self._server.limits.statement_seconds)
         limit = min((each for each in limits if each), default=None)
         if session.transaction.since is None:
             session.transaction.since = asyncio.get_running_loop().time()

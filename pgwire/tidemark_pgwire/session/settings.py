@@ -24,8 +24,9 @@ from tidemark_pgwire.errors import ACTIVE_TRANSACTION, INVALID_PARAMETER, NO_ACT
 from tidemark_pgwire.statements.lexer import POSTGRES, SPARK
 
 _READ_ONLY, _DEFAULT_READ_ONLY = "transaction_read_only", "default_transaction_read_only"
-_WRITE_KEY, _IDLE = "tidemark.write_key", "idle_in_transaction_session_timeout"
-_TRANSACTION = "transaction_timeout"
+_WRITE_KEY = "tidemark.write_key"
+STATEMENT, IDLE, TRANSACTION = "statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout"
+_TIMEOUTS = (STATEMENT, IDLE, TRANSACTION)
 SERVER_VERSION = "15.0"
 REPORTED = (
     "server_version server_encoding is_superuser client_encoding application_name DateStyle IntervalStyle TimeZone "
@@ -39,7 +40,7 @@ DEFAULTS = {
     "tidemark.wait": "off",
     "tidemark.write_key": "",
     "dialect": POSTGRES,
-    "statement_timeout": "0",
+    **dict.fromkeys(_TIMEOUTS, "0"),
     "application_name": "",
     "client_encoding": "UTF8",
     "datestyle": "ISO, MDY",
@@ -55,8 +56,6 @@ DEFAULTS = {
     "default_transaction_read_only": "off",
     "transaction_read_only": "off",
     "default_transaction_deferrable": "off",
-    "idle_in_transaction_session_timeout": "0",
-    "transaction_timeout": "0",
     "lock_timeout": "0",
     "escape_string_warning": "on",
     "idle_session_timeout": "0",
@@ -207,20 +206,9 @@ class SessionSettings:
     def zone(self) -> str:
         return self.values["timezone"]
 
-    @property
-    def statement_seconds(self) -> float | None:
-        """None: no limit of the session's own. The server's holds beside it."""
-        return int(self.values["statement_timeout"]) / 1000 or None
-
-    @property
-    def idle_seconds(self) -> float | None:
-        """The same, of a transaction whose client sends nothing."""
-        return int(self.values[_IDLE]) / 1000 or None
-
-    @property
-    def transaction_seconds(self) -> float | None:
-        """The same, of a transaction as a whole."""
-        return int(self.values[_TRANSACTION]) / 1000 or None
+    def seconds(self, name: str) -> float | None:
+        """A limit of time. None: no limit of the session's own. The server's holds beside it."""
+        return int(self.values[name]) / 1000 or None
 
     def _put(self, name: str, value: str) -> None:
         name = _changeable_name(name)
@@ -334,5 +322,5 @@ _CHECKS: dict[str, Callable[[str, str], str]] = {
     "dialect": _dialect,
     "datestyle": _datestyle,
     "timezone": _zone,
-    **dict.fromkeys(("statement_timeout", _IDLE, _TRANSACTION), _timeout),
+    **dict.fromkeys(_TIMEOUTS, _timeout),
 }

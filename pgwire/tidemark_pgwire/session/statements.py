@@ -26,7 +26,7 @@ from tidemark_pgwire.messages.wire import Wire
 from tidemark_pgwire.session import answers
 from tidemark_pgwire.session.answers import StatementAnswer
 from tidemark_pgwire.session.portal import Portal
-from tidemark_pgwire.session.settings import SessionSettings
+from tidemark_pgwire.session.settings import IDLE, TRANSACTION, SessionSettings
 from tidemark_pgwire.session.transaction import SessionTransaction
 from tidemark_pgwire.session.transaction_lease import TOO_OLD, TOO_OLD_HINT, TransactionLease
 from tidemark_pgwire.statements import commands as sql
@@ -120,7 +120,7 @@ class StatementSession:
         waits = self.transaction.pending is not None
         limits = (
             self.idle_seconds if waits else None,
-            self.settings.idle_seconds if waits or self.transaction.explicit else None,
+            self.settings.seconds(IDLE) if waits or self.transaction.explicit else None,
         )
         return min((each for each in limits if each), default=None)
 
@@ -129,7 +129,7 @@ class StatementSession:
         does so now."""
         now, rows = asyncio.get_running_loop().time(), self.transaction.pending
         limits = (
-            (self.settings.transaction_seconds, self.transaction.since),
+            (self.settings.seconds(TRANSACTION), self.transaction.since),
             (self.transaction_seconds, rows.since if rows is not None else None),
         )
         begun = [
