@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
@@ -12,21 +12,6 @@ from tidemark_pgwire.gateway_errors import CODES, call_errors, refusal, silent
 from tidemark_pgwire.query_stream import StreamedQuery, StreamLost
 
 _UNAVAILABLE = grpc.StatusCode.UNAVAILABLE.value[0]
-
-
-class QueryReading(Protocol):
-    """An answer that is read. `first`: the bytes of its Arrow stream that have come with the header; `is_whole`: there
-    are no more."""
-
-    header: Any
-    first: bytes
-    is_whole: bool
-
-    def further_pieces(self) -> AsyncIterator[bytes]:
-        """The pieces after the first one. Raises WireError."""
-
-    async def close(self) -> None:
-        """Read no more."""
 
 
 class CallReading:
@@ -38,11 +23,13 @@ class CallReading:
         self.header, self._call, self._held = header, call, held
 
     async def further_pieces(self) -> AsyncIterator[bytes]:
+        """The pieces after the first one. Raises WireError."""
         with call_errors():
             while (reply := await self._call.read()) is not grpc.aio.EOF:
                 yield reply.arrow
 
     async def close(self) -> None:
+        """Read no more."""
         await self._held.aclose()
 
 
@@ -85,3 +72,8 @@ class StreamReading:
         if piece.HasField("failure"):
             failed = piece.failure
             raise refusal(CODES[failed.code], failed.message, failed.sqlstate, failed.position, self._sql)
+
+
+QueryReading = CallReading | StreamReading
+"""An answer that is read. `first`: the bytes of its Arrow stream that have come with the header; `is_whole`: there are
+no more."""
