@@ -111,7 +111,7 @@ class ControlPlane:
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """Run kubectl against this control plane and return what it prints."""
-        return run_kubectl(self.layout, kubeconfig or self.kubeconfig, arguments, stdin)
+        return run_kubectl(self.layout.kubectl_for(kubeconfig or self.kubeconfig), arguments, stdin)
 
 
 def apply_kinds(kubectl: Callable[..., str], kinds: Path) -> None:

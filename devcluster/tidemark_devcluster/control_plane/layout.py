@@ -121,14 +121,9 @@ class ControlPlaneLayout:
         with suppress(OSError):
             self.root.rmdir()
 
-    def link_kubectl(self, binary: Path) -> None:
-        """Point `bin/kubectl` at this binary."""
-        if self.kubectl.is_symlink() and self.kubectl.readlink() == binary:
-            return
-        beside = self.kubectl.with_name(".kubectl")
-        beside.unlink(missing_ok=True)
-        beside.symlink_to(binary)
-        os.replace(beside, self.kubectl)
+    def kubectl_for(self, kubeconfig: Path) -> list[str]:
+        """kubectl with the options of this API server."""
+        return [str(self.kubectl), f"--kubeconfig={kubeconfig}", f"--cache-dir={self.root / 'kubectl'}"]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -157,6 +152,16 @@ class ControlPlaneLayout:
 
     def store_port(self, port: int) -> None:
         write_private(self.settings, json.dumps({"version": VERSION, "api_port": port}) + "\n")
+
+
+def link_program(link: Path, binary: Path) -> None:
+    """Point a link at this binary."""
+    if binary == link or (link.is_symlink() and link.readlink() == binary):
+        return  # the link itself, where PATH begins with its folder
+    beside = link.with_name(f".{link.name}")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(binary)
+    os.replace(beside, link)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tidemark_devcluster.control_plane import api, commands, credentials, processes
 from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS, ServerCommand
 from tidemark_devcluster.control_plane.credentials import Tokens
-from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, write_private
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, link_program, write_private
 from tidemark_devcluster.control_plane.processes import ProcessIdentity
 from tidemark_devcluster.errors import PortTaken, StartFailed, StateUnusable
 from tidemark_devcluster.programs.build import Binaries
@@ -116,7 +116,7 @@ class Start:
         if any(running(self._layout, name) is None for name in wanted):
             require_memory(START_MEMORY, "the control plane")
             require_disk(self._layout.root, START_DISK, "the control plane")
-        self._layout.link_kubectl(self._binaries.kubectl)
+        link_program(self._layout.kubectl, self._binaries.kubectl)
         tokens = self._ensure_credentials()
         self._ensure(commands.etcd(self._binaries.etcd, self._layout, self._options.durable))
         port = self._ensure_apiserver()

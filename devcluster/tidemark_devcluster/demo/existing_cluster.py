@@ -11,15 +11,14 @@ flattened, with mode 0600; the operator and kubectl use nothing else of the user
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tidemark_devcluster.control_plane.control_plane import apply_kinds
+from tidemark_devcluster.control_plane.kubectl import run_kubectl
 from tidemark_devcluster.control_plane.layout import write_private
 from tidemark_devcluster.demo.home import DemoHome
 from tidemark_devcluster.errors import DevClusterError, KubectlFailed
@@ -28,7 +27,6 @@ LOCAL_HOSTS = frozenset(
     {"localhost", "127.0.0.1", "::1", "0.0.0.0", "host.docker.internal", "kubernetes.docker.internal"}
 )
 LOCAL_NAMES = ("kind-", "k3d-", "minikube", "docker-desktop", "rancher-desktop", "colima", "orbstack", "microk8s")
-SECONDS = 300.0
 
 
 class ClusterUnusable(DevClusterError):
@@ -58,7 +56,7 @@ class ExistingCluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """Run kubectl against the cluster and return what it prints. Raises KubectlFailed."""
-        return _kubectl(self.kubectl_program, self.kubeconfig, arguments, stdin)
+        return run_kubectl([str(self.kubectl_program), f"--kubeconfig={self.kubeconfig}"], arguments, stdin)
 
     def serve(self, kinds: Path) -> None:
         """Apply the CustomResourceDefinitions of a file or folder; each of them is served on return."""
@@ -78,7 +76,7 @@ def chosen_context(environ: Mapping[str, str], kubectl: Path | None, home: DemoH
         raise ClusterUnusable(f"CONTEXT={named} names a cluster, and PATH has no kubectl: install it")
     options = [f"--context={named}"] if named else []
     try:
-        view = json.loads(_kubectl(kubectl, None, ("config", "view", "--minify", "-o", "json", *options), None))
+        view = json.loads(run_kubectl([str(kubectl)], ("config", "view", "--minify", "-o", "json", *options)))
     except KubectlFailed as error:
         raise ClusterUnusable(f"the kubeconfig has no such context: {error}") from error
     clusters = view.get("clusters") or []
@@ -104,7 +102,7 @@ def adopt(context: KubeContext, kubectl: Path, home: DemoHome) -> ExistingCluste
         where = f"context {before.name}" if before else "a control plane of its own"
         raise ClusterUnusable(f"the demo in {home.root} runs on {where}: end it with `make demo-down DELETE=1` first")
     words = ("config", "view", "--minify", "--flatten", "--raw", f"--context={context.name}")
-    write_private(home.kubeconfig, _kubectl(kubectl, None, words, None))
+    write_private(home.kubeconfig, run_kubectl([str(kubectl)], words))
     cluster = ExistingCluster(kubectl, home.kubeconfig)
     try:
         cluster.kubectl("get", "--raw", "/readyz", "--request-timeout=10s")
@@ -118,14 +116,3 @@ def find_kubectl(environ: Mapping[str, str]) -> Path | None:
     """kubectl of the user's PATH."""
     found = shutil.which("kubectl", path=environ.get("PATH"))
     return Path(found) if found else None
-
-
-def _kubectl(program: Path, kubeconfig: Path | None, arguments: tuple[str, ...], stdin: str | None) -> str:
-    chosen = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
-    command = [str(program), *chosen, *arguments]
-    done = subprocess.run(
-        command, input=stdin or "", capture_output=True, text=True, timeout=SECONDS, check=False, env=os.environ
-    )
-    if done.returncode != 0:
-        raise KubectlFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.control_plane.layout import link_program
 
 # the directory that stands in examples/ for the one where data are
 EXAMPLE_DATA = "/var/lib/tidemark"
@@ -84,9 +85,4 @@ class DemoHome:
 
     def link_kubectl(self, binary: Path) -> None:
         """Puts kubectl beside its plugin."""
-        link, new = self.bin / "kubectl", self.bin / ".kubectl"
-        if binary == link:
-            return  # PATH begins with this folder: it is the link itself
-        new.unlink(missing_ok=True)
-        new.symlink_to(binary)
-        os.replace(new, link)
+        link_program(self.bin / "kubectl", binary)

@@ -108,7 +108,7 @@ class OneNode:
         seconds: float = KUBECTL_SECONDS,
     ) -> str:
         """Run kubectl against this node's API server and return what it prints."""
-        return run_kubectl(self.layout, kubeconfig or self.layout.kubeconfig, arguments, stdin, seconds)
+        return run_kubectl(self.layout.kubectl_for(kubeconfig or self.layout.kubeconfig), arguments, stdin, seconds)
 
     def enter(self, *command: str) -> list[str]:
         """The command line that runs a program inside the node's namespaces."""

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tidemark_devcluster.control_plane import credentials, processes
 from tidemark_devcluster.control_plane.credentials import Tokens
-from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, write_private
+from tidemark_devcluster.control_plane.layout import ControlPlaneLayout, link_program, write_private
 from tidemark_devcluster.control_plane.processes import ProcessIdentity
 from tidemark_devcluster.errors import ImageFailed, KubectlFailed
 from tidemark_devcluster.node import archive, cgroups, host_requirements, process_tree, servers, settings, veth
@@ -72,7 +72,7 @@ def _write_files(place: Place, addresses: Addresses, tokens: NodeTokens, binarie
         (config / name).parent.mkdir(exist_ok=True)
         write_private(config / name, text)
     write_private(place.plan, servers.plan(place.root, addresses, binaries).as_json())
-    place.layout.link_kubectl(binaries.plane.kubectl)
+    link_program(place.layout.kubectl, binaries.plane.kubectl)
 
 
 def _start_init(node: StartedNode, addresses: Addresses, die_with_starter: bool) -> None:
