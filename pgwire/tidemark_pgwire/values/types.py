@@ -49,7 +49,7 @@ BY_NAME = {name: _type(name, kind) for name, kind in _KINDS.items()}
 BY_NAME |= {name: _type(name, "vector", BY_NAME[element]) for name, element in VECTORS.items()}
 BY_NAME |= {f"_{name}": _type(f"_{name}", "array", BY_NAME[name]) for name in _ARRAYS}
 BY_OID = {each.oid: each for each in BY_NAME.values()}
-TEXT, INT4, INT8 = BY_NAME["text"], BY_NAME["int4"], BY_NAME["int8"]
+TEXT, INT8 = BY_NAME["text"], BY_NAME["int8"]
 _OF_SQL = {
     "boolean": "bool",
     "tinyint": "int2",

@@ -8,6 +8,7 @@ CatalogueRelation ──► RelationEntry ──┬──► its key of a table:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,18 +95,11 @@ class CatalogueContents:
 
     @cached_property
     def entries(self) -> Sequence[RelationEntry]:
-        alone = {name for name in self._names if self._names[name] == 1} - {
-            name for schema, name in system_relations() if schema == PG_CATALOG
-        }
+        counts = Counter(one.name for one in self._relations)
+        alone = {name for name, count in counts.items() if count == 1}
+        alone -= {name for schema, name in system_relations() if schema == PG_CATALOG}
         alone -= {one.namespace for one in self._relations if one.short and not _is_short(one)}  # SQL means these by it
         return [self._entry(one, one.name in alone or _is_short(one)) for one in self._relations]
-
-    @cached_property
-    def _names(self) -> Mapping[str, int]:
-        counts: dict[str, int] = {}
-        for one in self._relations:
-            counts[one.name] = counts.get(one.name, 0) + 1
-        return counts
 
     def _entry(self, one: CatalogueRelation, visible: bool) -> RelationEntry:
         def oid(kind: str) -> int:
@@ -146,6 +140,16 @@ class CatalogueContents:
 
     def constraint_definition(self, entry: RelationEntry, index: Index) -> str:
         return f"PRIMARY KEY ({', '.join(map(quoted, entry.column_names(index)))})"
+
+    @cached_property
+    def indexes(self) -> Sequence[tuple[RelationEntry, Index]]:
+        """All indexes, each with its relation."""
+        return [(entry, index) for entry in self.entries for index in entry.indexes]
+
+    @property
+    def keys(self) -> Sequence[tuple[RelationEntry, Index]]:
+        """Those that have a constraint: primary keys."""
+        return [(entry, index) for entry, index in self.indexes if index.constraint]
 
     @cached_property
     def roles(self) -> Mapping[int, str]:

@@ -96,24 +96,20 @@ def element_types(contents: CatalogueContents) -> Iterator[Row]:
 
 
 def table_constraints(contents: CatalogueContents) -> Iterator[Row]:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            if index.constraint:
-                yield {
-                    **_constraint(contents, entry, index.name), **_named(contents, entry),
-                    "constraint_type": "PRIMARY KEY", "is_deferrable": "NO", "initially_deferred": "NO",
-                    "enforced": "YES",
-                }  # fmt: skip
+    for entry, index in contents.keys:
+        yield {
+            **_constraint(contents, entry, index.name), **_named(contents, entry), "constraint_type": "PRIMARY KEY",
+            "is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES",
+        }  # fmt: skip
 
 
 def key_columns(contents: CatalogueContents) -> Iterator[Row]:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            for number, column in enumerate(entry.column_names(index) if index.constraint else (), 1):
-                yield {
-                    **_constraint(contents, entry, index.name), **_named(contents, entry), "column_name": column,
-                    "ordinal_position": number,
-                }  # fmt: skip
+    for entry, index in contents.keys:
+        for number, column in enumerate(entry.column_names(index), 1):
+            yield {
+                **_constraint(contents, entry, index.name), **_named(contents, entry), "column_name": column,
+                "ordinal_position": number,
+            }  # fmt: skip
 
 
 def privileges(contents: CatalogueContents) -> Iterator[Row]:

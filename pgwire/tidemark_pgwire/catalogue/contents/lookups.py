@@ -73,17 +73,15 @@ def _visible_types(contents: CatalogueContents) -> Pairs:
 
 
 def _index_definitions(contents: CatalogueContents, short: bool = False) -> Pairs:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            name = entry.shown_name if short else entry.full_name
-            yield index.oid, contents.index_definition(entry, index, name)
+    for entry, index in contents.indexes:
+        name = entry.shown_name if short else entry.full_name
+        yield index.oid, contents.index_definition(entry, index, name)
 
 
 def _index_columns(contents: CatalogueContents) -> Pairs:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            for number, name in enumerate(entry.column_names(index), 1):
-                yield f"{index.oid}/{number}", quoted(name)
+    for entry, index in contents.indexes:
+        for number, name in enumerate(entry.column_names(index), 1):
+            yield f"{index.oid}/{number}", quoted(name)
 
 
 def _view_definitions(contents: CatalogueContents) -> Pairs:
@@ -94,10 +92,8 @@ def _view_definitions(contents: CatalogueContents) -> Pairs:
 
 
 def _constraint_definitions(contents: CatalogueContents) -> Pairs:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            if index.constraint:
-                yield index.constraint, contents.constraint_definition(entry, index)
+    for entry, index in contents.keys:
+        yield index.constraint, contents.constraint_definition(entry, index)
 
 
 def _function_oids(contents: CatalogueContents) -> Pairs:

@@ -100,29 +100,26 @@ def _attribute(relation: int, name: str, type: CatalogueType, number: int, modif
 
 
 def indexes(contents: CatalogueContents) -> Iterator[Row]:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            types = [type_of(entry.relation.columns[number - 1]) for number in index.columns]
-            yield {
-                "indexrelid": index.oid, "indrelid": entry.oid, "indnatts": len(index.columns),
-                "indnkeyatts": len(index.columns), "indisunique": index.unique, "indisprimary": index.primary,
-                "indimmediate": True, "indisvalid": True, "indisready": True, "indislive": True,
-                "indkey": list(index.columns), "indcollation": [type.collation for type in types],
-                "indclass": [_OPERATOR_CLASSES.get(type.oid, _OPERATOR_CLASSES[_ANY_ARRAY]) for type in types],
-                "indoption": [0] * len(index.columns),
-            }  # fmt: skip
+    for entry, index in contents.indexes:
+        types = [type_of(entry.relation.columns[number - 1]) for number in index.columns]
+        yield {
+            "indexrelid": index.oid, "indrelid": entry.oid, "indnatts": len(index.columns),
+            "indnkeyatts": len(index.columns), "indisunique": index.unique, "indisprimary": index.primary,
+            "indimmediate": True, "indisvalid": True, "indisready": True, "indislive": True,
+            "indkey": list(index.columns), "indcollation": [type.collation for type in types],
+            "indclass": [_OPERATOR_CLASSES.get(type.oid, _OPERATOR_CLASSES[_ANY_ARRAY]) for type in types],
+            "indoption": [0] * len(index.columns),
+        }  # fmt: skip
 
 
 def constraints(contents: CatalogueContents) -> Iterator[Row]:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            if index.constraint:
-                yield {
-                    "oid": index.constraint, "conname": index.name, "connamespace": entry.schema, "contype": "p",
-                    "convalidated": True, "conrelid": entry.oid, "conindid": index.oid, "confupdtype": " ",
-                    "confdeltype": " ", "confmatchtype": " ", "conislocal": True, "connoinherit": True,
-                    "conkey": list(index.columns),
-                }  # fmt: skip
+    for entry, index in contents.keys:
+        yield {
+            "oid": index.constraint, "conname": index.name, "connamespace": entry.schema, "contype": "p",
+            "convalidated": True, "conrelid": entry.oid, "conindid": index.oid, "confupdtype": " ",
+            "confdeltype": " ", "confmatchtype": " ", "conislocal": True, "connoinherit": True,
+            "conkey": list(index.columns),
+        }  # fmt: skip
 
 
 def row_types(contents: CatalogueContents) -> Iterator[Row]:
@@ -166,9 +163,8 @@ def materialized_views(contents: CatalogueContents) -> Iterator[Row]:
 
 
 def index_names(contents: CatalogueContents) -> Iterator[Row]:
-    for entry in contents.entries:
-        for index in entry.indexes:
-            yield {
-                "schemaname": entry.relation.namespace, "tablename": entry.name, "indexname": index.name,
-                "indexdef": contents.index_definition(entry, index, entry.full_name),
-            }  # fmt: skip
+    for entry, index in contents.indexes:
+        yield {
+            "schemaname": entry.relation.namespace, "tablename": entry.name, "indexname": index.name,
+            "indexdef": contents.index_definition(entry, index, entry.full_name),
+        }  # fmt: skip
