@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +35,37 @@ def seconds(text: str) -> float:
     return number
 
 
+_LIMITS: Mapping[str, tuple[str, Callable[[str], float], str]] = {
+    "--max-connections": ("connections", int, "default: %(default)s"),
+    "--max-user-connections": (
+        "user_connections", int, "of one user; 0, the default: a tenth of --max-connections, at least 20",
+    ),
+    "--statement-seconds": (
+        "statement_seconds", seconds, "a longer statement ends, SUBSCRIBE excepted; default: %(default)s",
+    ),
+    "--stall-seconds": (
+        "stall_seconds", seconds,
+        "a client that takes nothing of its rows for so long is disconnected; default: %(default)s",
+    ),
+    "--write-bytes": (
+        "write_bytes", int,
+        "of rows that INSERT and COPY brought and that are not committed yet, in temporary files; a user has half of "
+        "them; default: %(default)s",
+    ),
+    "--idle-in-transaction-seconds": (
+        "idle_seconds", seconds,
+        "a client that sends nothing for so long, while its rows wait for COMMIT or for more of COPY, is disconnected, "
+        "and they are forgotten; 0: never; default: %(default)s",
+    ),
+    "--transaction-seconds": (
+        "transaction_seconds", seconds,
+        "rows wait for COMMIT so long at most, whatever their client sends; then it is disconnected, and they are "
+        "forgotten; 0: for ever; default: %(default)s",
+    ),
+}  # fmt: skip
+"""Options that are fields of SessionLimits: the field, how its text is read, and the help."""
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(prog="tidemark-pgwire", description=(__doc__ or "").split("\n")[0])
     found.add_argument("--listen", default="127.0.0.1:5432", metavar="HOST:PORT", help="default: %(default)s")
@@ -48,47 +79,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--gateway-file", type=Path, metavar="FILE", help="gateway.json of an operator on this machine, instead"
     )
-    limits = SessionLimits()
-    found.add_argument("--max-connections", type=int, default=limits.connections, help="default: %(default)s")
-    found.add_argument(
-        "--max-user-connections",
-        type=int,
-        default=limits.user_connections,
-        help="of one user; 0, the default: a tenth of --max-connections, at least 20",
-    )
-    found.add_argument(
-        "--statement-seconds",
-        type=seconds,
-        default=limits.statement_seconds,
-        help="a longer statement ends, SUBSCRIBE excepted; default: %(default)s",
-    )
-    found.add_argument(
-        "--stall-seconds",
-        type=seconds,
-        default=limits.stall_seconds,
-        help="a client that takes nothing of its rows for so long is disconnected; default: %(default)s",
-    )
-    found.add_argument(
-        "--write-bytes",
-        type=int,
-        default=limits.write_bytes,
-        help="of rows that INSERT and COPY brought and that are not committed yet, in temporary files; a user has half "
-        "of them; default: %(default)s",
-    )
-    found.add_argument(
-        "--idle-in-transaction-seconds",
-        type=seconds,
-        default=limits.idle_seconds,
-        help="a client that sends nothing for so long, while its rows wait for COMMIT or for more of COPY, is "
-        "disconnected, and they are forgotten; 0: never; default: %(default)s",
-    )
-    found.add_argument(
-        "--transaction-seconds",
-        type=seconds,
-        default=limits.transaction_seconds,
-        help="rows wait for COMMIT so long at most, whatever their client sends; then it is disconnected, and they are "
-        "forgotten; 0: for ever; default: %(default)s",
-    )
+    for option, (field, type, text) in _LIMITS.items():
+        shown = option.removeprefix("--").replace("-", "_").upper()
+        default = getattr(SessionLimits, field)
+        found.add_argument(option, dest=field, type=type, default=default, metavar=shown, help=text)
     return found
 
 
@@ -110,15 +104,7 @@ async def _serve(options: argparse.Namespace) -> None:
         raise ListenerRefused("give --gateway HOST:PORT, or --gateway-file FILE")
     host, port = _address(options.listen)
     certificate = None if options.certificate is None else ServerCertificate(options.certificate, options.key)
-    limits = SessionLimits(
-        options.max_connections,
-        options.statement_seconds,
-        options.stall_seconds,
-        user_connections=options.max_user_connections,
-        write_bytes=options.write_bytes,
-        idle_seconds=options.idle_in_transaction_seconds,
-        transaction_seconds=options.transaction_seconds,
-    )
+    limits = SessionLimits(**{field: getattr(options, field) for field, _, _ in _LIMITS.values()})
     link = GatewayLink(partial(_find, options))
     server = PgServer(link, limits, certificate, options.insecure_loopback)
     ended, watching = asyncio.Event(), asyncio.create_task(watch(), name="watchdog")
