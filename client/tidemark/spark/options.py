@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,20 +12,12 @@ from tidemark.errors import InterfaceError
 from tidemark.gateway.kubectl import Kubectl
 from tidemark_protocol.times import parse
 
-_CONNECTION = {
-    "server": "server",
-    "namespace": "namespace",
-    "instance": "instance",
-    "token": "token",
-    "tokenFile": "token_file",
-    "serviceAccount": "service_account",
-    "certificateAuthority": "certificate_authority",
-    "gatewayFile": "gateway_file",
-    "kubeconfig": "kubeconfig",
-    "context": "context",
-    "operatorNamespace": "operator_namespace",
-}
-"""Options of the connection, and the parameters of `tidemark.connect` that they are."""
+_PARAMETERS = (
+    "server namespace instance token token_file service_account certificate_authority gateway_file kubeconfig context "
+    "operator_namespace"
+).split()
+_CONNECTION = {re.sub(r"_(.)", lambda found: found[1].upper(), name): name for name in _PARAMETERS}
+"""Options of the connection, such as `tokenFile`, and the parameters of `tidemark.connect` that they are."""
 _READ = ("path", "relation", "query", "asOf", "readChangeFeed", "snapshot")
 _NAMES = {name.lower(): name for name in (*_CONNECTION, *_READ)}
 """Spark gives names in lower case."""
