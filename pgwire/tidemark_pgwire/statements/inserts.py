@@ -15,23 +15,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidemark_pgwire.errors import SYNTAX_ERROR, WireError
-from tidemark_pgwire.statements.binding import MAX_PARAMETER_NUMBER, parameter_number
+from tidemark_pgwire.statements.binding import CASTS, MAX_PARAMETER_NUMBER, parameter_number
 from tidemark_pgwire.statements.lexer import POSTGRES, Token
 from tidemark_pgwire.statements.words import Words, refusal
+from tidemark_pgwire.values.types import BY_OID
 
 INSERT, UPSERT, DELETE, UPDATE = "insert", "upsert", "delete", "update"
 """Operations on rows of a call of the gateway."""
-_TYPES = {
-    **dict.fromkeys(("TEXT", "VARCHAR", "STRING"), "text"),
-    **dict.fromkeys(("SMALLINT", "INT2", "INT", "INT4", "INTEGER", "INT8", "BIGINT"), "integer"),
-    **dict.fromkeys(("NUMERIC", "DECIMAL"), "numeric"),
-    **dict.fromkeys(("BOOL", "BOOLEAN"), "bool"),
-    **dict.fromkeys(("FLOAT8", "DOUBLE"), "float8"),
-    **dict.fromkeys(("REAL", "FLOAT4"), "float4"),
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMPTZ": "timestamptz",
-}
+_TYPES = {word: BY_OID[oid].name for word, oid in CASTS.items() if word != "BYTEA"}
+_TYPES |= dict.fromkeys(("TEXT", "VARCHAR", "STRING"), "text")
 """The types of casts by their first word."""
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)

@@ -30,8 +30,7 @@ _CASTS = {
     for name in "int2 int4 int8 numeric bool float4 float8 date text timestamp timestamptz".split()
 }
 """The oids of the casts of values."""
-_INTEGERS = {oid: name for name, oid in _CASTS.items() if name.startswith("int")}
-_KINDS = {oid: name for name, oid in _CASTS.items()} | dict.fromkeys(_INTEGERS, "integer") | {1043: "text"}
+_KINDS = {oid: "integer" if name.startswith("int") else name for name, oid in _CASTS.items()} | {1043: "text"}
 """The types that values are cast to, by the oids of parameters: integers of any width are of one kind."""
 
 
@@ -82,9 +81,6 @@ def _value(words: Words) -> Cell:
     cell = cell_of(words)
     if cell.parameter:
         raise WireError("42P02", f"there is no parameter {first.text:.20}", position=first.at + 1)
-    if cell.cast == "integer":  # its width: the type is one word, and CAST closes behind it
-        word = words.peek(-2 if first.word == "CAST" else -1).word
-        cell = cell._replace(cast=_INTEGERS[_TYPES[word]])
     if not cell.is_number or cell.text is None:
         return cell
     return cell._replace(text=_plain(cell.text))

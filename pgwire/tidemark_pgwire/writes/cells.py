@@ -26,7 +26,7 @@ _INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 _FLOATING = ("float", "double")
 _CASTS: dict[str, tuple[str, ...]] = {
     "text": ("string",),
-    "integer": _INTEGRAL,
+    **dict.fromkeys(("int2", "int4", "int8"), _INTEGRAL),
     "numeric": ("decimal", *_INTEGRAL),
     "bool": ("boolean",),
     "float8": _FLOATING,
