@@ -107,7 +107,7 @@ class Words:
         return Words(self.sql, self._found, self.dialect, (at + 1, last, self._found[last].at), self._closing)
 
     def listed(self, read: Callable[[Words], T]) -> tuple[T, ...]:
-        """What `read` takes, once and again after each comma."""
+        """Take with `read`, once and again after each comma; returns all that it took."""
         found = [read(self)]
         while self.take_mark(","):
             found.append(read(self))

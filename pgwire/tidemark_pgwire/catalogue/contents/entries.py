@@ -148,7 +148,7 @@ class CatalogueContents:
 
     @property
     def keys(self) -> Sequence[tuple[RelationEntry, Index]]:
-        """Those that have a constraint: primary keys."""
+        """The indexes that have a constraint: primary keys."""
         return [(entry, index) for entry, index in self.indexes if index.constraint]
 
     @cached_property
