@@ -25,7 +25,7 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render import SteppedDataflow, build
+from tidemark_replica.render import RenderedDataflow, build
 from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
@@ -106,7 +106,7 @@ class View:
         self._sources = {GlobalId(name): source for name, source in sources.items()}
         self._store = ArrangementStore(folder / "arrangements")
         self._cache = BatchCache(self._store.directory)
-        self._dataflow: SteppedDataflow = build(
+        self._dataflow: RenderedDataflow = build(
             description,
             session,
             self._store,

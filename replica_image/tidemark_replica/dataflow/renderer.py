@@ -1,6 +1,6 @@
 """Rendering for the command loop: builds dataflows, finds indexes, frees state.
 
-A rendered dataflow is a `render.stepped_dataflow.SteppedDataflow`: its steps are planned, run and committed.
+The steps of a rendered dataflow are planned, run and committed (`render/stepped_dataflow.py`).
 """
 
 from __future__ import annotations

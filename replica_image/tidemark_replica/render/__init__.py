@@ -33,7 +33,7 @@ share each plan.
 
 Reading order:
 
-1. `stepped_dataflow`: how the command loop drives a dataflow.
+1. `stepped_dataflow` and `dataflow`: how the command loop drives a dataflow.
 2. `lowering`, then an operator: `top_k`, `threshold`, `temporal`, `flat_map`, `window`, `join/`, `reduce/`,
    `recursion/`, `continual_task`.
 3. `plan/`: `lowering_stream`, `pipeline`, `jvm_frames`, `fragments`, `exchanged_plan`.
@@ -55,7 +55,7 @@ from tidemark_replica.render.errors import (
     StepFailed,
 )
 from tidemark_replica.render.index import IndexTrace
-from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome, SteppedDataflow
+from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome
 
 __all__ = [
     "CollectionInError",
@@ -70,6 +70,5 @@ __all__ = [
     "StepCancelled",
     "StepFailed",
     "StepOutcome",
-    "SteppedDataflow",
     "build",
 ]

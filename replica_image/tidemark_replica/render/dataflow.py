@@ -45,7 +45,7 @@ repeated) exist no longer than that."""
 
 
 class RenderedDataflow:
-    """The dataflow that `build.build` makes; `stepped_dataflow.SteppedDataflow` describes its methods."""
+    """The dataflow that `build.build` makes, as the command loop drives it."""
 
     def __init__(
         self,
@@ -89,10 +89,12 @@ class RenderedDataflow:
 
     @property
     def frontier(self) -> Frontier:
+        """Every export is complete below it: the lower of the next step, empty once `until` is reached."""
         return self._frontier
 
     @property
     def indexes(self) -> Mapping[GlobalId, IndexTrace]:
+        """The exported indexes."""
         return self._indexes
 
     def arrangements(self) -> list[Manifest]:
@@ -139,6 +141,13 @@ class RenderedDataflow:
             )
 
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> Step:
+        """The step from the frontier to `upper`; to the empty frontier past `until`, and when inputs have ended.
+
+        `inputs` has the parts to read of every source import: `shard.listen(lower, upper)`, or at hydration
+        `shard.snapshot_parts(as_of)` and `shard.listen(as_of + 1, upper)`. Imported indexes are read from their traces
+        and must be complete up to `upper`. Raises ValueError for an upper at or below the frontier, and for a missing
+        input.
+        """
         lower = self._frontier.time
         if lower is None or upper <= self._frontier:
             raise ValueError(f"dataflow {self.description.name} is complete up to {self._frontier}, not before {upper}")
@@ -168,6 +177,7 @@ class RenderedDataflow:
         return StepOutcome(step, {}, (), self._deltas(step, lambda _: ((), 0)), None)
 
     def run(self, step: Step) -> StepOutcome:
+        """Run the step on the calling thread. Raises StepFailed or StepCancelled with the state unchanged."""
         self._check_current(step)
         self._runner.begin()
         if self._unswept or time.monotonic() - self._swept > SWEEP_SECONDS:
@@ -242,6 +252,7 @@ class RenderedDataflow:
             hold.release() if step.upper.is_empty else hold.advance(step.upper.encode() - 1)
 
     def compact(self, export: GlobalId, since: Frontier) -> None:
+        """Let the index's times before `since` be compacted."""
         if export in self._indexes:
             index = self._indexes[export]
             index.allow_compaction(since)
@@ -249,6 +260,7 @@ class RenderedDataflow:
         self._background_merges.settle()
 
     def cancel(self) -> None:
+        """Cancel the running step, if any, which raises StepCancelled. Returns at once."""
         self._runner.cancel()
 
     def drop(self) -> None:

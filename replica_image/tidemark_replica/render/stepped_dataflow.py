@@ -1,4 +1,4 @@
-"""The interface of a dataflow to the command loop: steps are planned, run and committed.
+"""The values that a dataflow and the command loop exchange: steps are planned, run and committed (`dataflow.py`).
 
     pool thread:  upper = dataflow.narrowed(upper, inputs, rows)    where much has come, a step of bounded rows
     loop thread:  step = dataflow.plan_step(upper, inputs)          which updates, up to which time
@@ -14,11 +14,11 @@ bounds or others. A dataflow runs at most one step at a time.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -29,7 +29,6 @@ from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import StepId
-from tidemark_replica.render.index import IndexTrace
 
 
 @dataclass(frozen=True)
@@ -104,58 +103,3 @@ class StepOutcome:
         """Delete the deltas' files. May be repeated."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class SteppedDataflow(Protocol):
-    """A dataflow as the command loop drives it; `dataflow.RenderedDataflow` implements it."""
-
-    @property
-    def frontier(self) -> Frontier:
-        """Every export is complete below it: the lower of the next step, empty once `until` is reached."""
-
-    def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> int:
-        """An upper bound of the updates that a step to `upper` reads. Opens no file."""
-
-    def rows_about(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> int | None:
-        """The updates that a step to `upper` reads, within a factor of two; None: not known. Opens no file."""
-
-    def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]], rows: int) -> Frontier:
-        """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most."""
-
-    def heavy_times(
-        self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]], rows: int
-    ) -> list[tuple[int, int]]:
-        """The times of a step to `upper` with at least `rows` updates, ascending, and how many each has."""
-
-    def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[FilePart]]) -> Step:
-        """The step from the frontier to `upper`; to the empty frontier past `until`, and when inputs have ended.
-
-        `inputs` has the parts to read of every source import: `shard.listen(lower, upper)`, or at hydration
-        `shard.snapshot_parts(as_of)` and `shard.listen(as_of + 1, upper)`. Imported indexes are read from their traces
-        and must be complete up to `upper`. Raises ValueError for an upper at or below the frontier, and for a missing
-        input.
-        """
-
-    def is_quiet(self, step: Step) -> bool:
-        """Whether the step has no updates; `skip` then gives the outcome of `run`."""
-
-    def skip(self, step: Step) -> StepOutcome: ...
-
-    def run(self, step: Step) -> StepOutcome:
-        """Run the step on the calling thread. Raises StepFailed or StepCancelled with the state unchanged."""
-
-    def commit(self, outcome: StepOutcome) -> None:
-        """Commit the step's batches; the frontier becomes its upper. Raises StepFailed."""
-
-    @property
-    def indexes(self) -> Mapping[GlobalId, IndexTrace]:
-        """The exported indexes."""
-
-    def compact(self, export: GlobalId, since: Frontier) -> None:
-        """Let the index's times before `since` be compacted."""
-
-    def cancel(self) -> None:
-        """Cancel the running step, if any, which raises StepCancelled. Returns at once."""
-
-    def drop(self) -> None:
-        """Cancel, and free all state once no reader has it pinned."""
