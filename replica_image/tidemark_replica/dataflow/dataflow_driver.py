@@ -228,6 +228,7 @@ class DataflowDriver:
 
     @property
     def is_superseded(self) -> bool:
+        """Whether another revision has written the table of one of its views, so that it cannot go on."""
         return any(sink.is_superseded for sink in self._sinks.values())
 
     def allow_writes(self, export: ExportState) -> None:
@@ -241,6 +242,7 @@ class DataflowDriver:
             self._rendered.compact(id, since)
 
     def retry_now(self) -> None:
+        """Ends the pause after a failure: the controller has scheduled the dataflow again."""
         self._backoff.end_pause()
 
     def report_again(self) -> None:
@@ -251,19 +253,17 @@ class DataflowDriver:
         self._catch_up_status.report_again()
         if self._automatic is not None:
             self._automatic.report_again()
-        for error_status in self._error_status.values():
-            error_status.report_again()
-        for row_status in self._row_status.values():
-            row_status.report_again()
         self._hydration_status.report_again()
-        for sink in self._sinks.values():
-            sink.report_again()
+        for each in (*self._error_status.values(), *self._row_status.values(), *self._sinks.values()):
+            each.report_again()
 
     def drop(self, id: GlobalId) -> Response | None:
+        """Drops a subscribe or a copy; returns the last response owed to its client, if any."""
         sink = self._sinks.get(id)
         return None if sink is None else sink.drop()
 
     def stop(self) -> None:
+        """Cancels running jobs and releases all resources; returns at once."""
         self._stopped = True
         self._context.watch.unfollow(self)
         self._hydration_status.stop()

@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.frontier import Frontier, meet
@@ -35,6 +34,7 @@ from tidemark_protocol.messages.responses import (
     SubscribeResponse,
 )
 from tidemark_protocol.plan.dataflow import ClientSink, CopyToSink, DataflowDescription, SinkExport, SubscribeSink
+from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow, Outdated
 from tidemark_replica.dataflow.recomputation_pauses import RecomputationPauses
@@ -56,42 +56,7 @@ FULL_PASS_PAUSE_FACTOR = 100
 Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
-class Driver(Protocol):
-    """The driver of a dataflow (`dataflow_driver.py`)."""
-
-    def advance(self) -> None:
-        """Starts what has become possible; called at every maintenance once all exports are scheduled."""
-
-    def write_frontier(self, id: GlobalId) -> Frontier: ...
-
-    def retry_now(self) -> None:
-        """Ends the pause after a failure: the controller has scheduled the dataflow again."""
-
-    def allow_writes(self, export: ExportState) -> None:
-        """The export has a new term."""
-
-    def allow_compaction(self, id: GlobalId, since: Frontier) -> None:
-        """No reader needs the export at times before `since`."""
-
-    @property
-    def is_stepping(self) -> bool:
-        """Whether a job of the dataflow runs."""
-
-    @property
-    def is_superseded(self) -> bool:
-        """Whether another revision has written the table of one of its views, so that it cannot go on."""
-
-    def drop(self, id: GlobalId) -> Response | None:
-        """Drops a subscribe or a copy; returns the last response owed to its client, if any."""
-
-    def report_again(self) -> None:
-        """Repeats for a new client every Status and every Failure that still holds."""
-
-    def stop(self) -> None:
-        """Cancels running jobs and releases all resources; returns at once."""
-
-
-Start = Callable[[InstalledDataflow, Callable[[str], None]], Driver]
+Start = Callable[[InstalledDataflow, Callable[[str], None]], DataflowDriver]
 
 
 class InstalledDataflows:
@@ -106,7 +71,7 @@ class InstalledDataflows:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start, self._send, self._peek_hold = start, send, peek_hold
-        self._installed: dict[InstalledDataflow, Driver | None] = {}
+        self._installed: dict[InstalledDataflow, DataflowDriver | None] = {}
         self._by_export: dict[GlobalId, InstalledDataflow] = {}
         self._awake: dict[InstalledDataflow, None] = {}
         self._outdated: dict[GlobalId, Outdated] = {}
@@ -233,7 +198,7 @@ class InstalledDataflows:
             self._next_full_pass = ended + FULL_PASS_PAUSE_FACTOR * (ended - began)
         return everything
 
-    def _take_awake(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:
+    def _take_awake(self, everything: bool) -> Iterator[tuple[InstalledDataflow, DataflowDriver | None]]:
         """Yield the dataflows to visit, one after the other: a visit may wake others for the next maintenance. The end
         of a job may wake a dataflow that has ended."""
         for dataflow in list(self._installed if everything else self._awake):
@@ -359,7 +324,7 @@ class InstalledDataflows:
         driver = self._installed[dataflow]
         return driver.drop(export.id) if driver is not None and dataflow.refusal is None else None
 
-    def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
+    def _compact_indexes(self, dataflow: InstalledDataflow, driver: DataflowDriver) -> None:
         """Compacts each index up to the earliest time that the controller, an importer or a peek still reads.
 
         A dropped index that none of them reads goes to the empty frontier: it holds back no index with which it is one
@@ -396,7 +361,7 @@ class InstalledDataflows:
         dataflow = self.find(id)
         return dataflow is not None and not dataflow.exports[id].report.has_ended
 
-    def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
+    def _report(self, dataflow: InstalledDataflow, driver: DataflowDriver | None) -> None:
         if dataflow.processed.is_empty and dataflow.pending_error_reads:
             return
         write = {id: _write_frontier(dataflow, driver, id) for id in dataflow.exports}
@@ -420,7 +385,7 @@ def is_transient(description: DataflowDescription, id: GlobalId) -> bool:
     return any(e.id == id and isinstance(e.sink, ClientSink) for e in description.sink_exports)
 
 
-def _write_frontier(dataflow: InstalledDataflow, driver: Driver | None, id: GlobalId) -> Frontier:
+def _write_frontier(dataflow: InstalledDataflow, driver: DataflowDriver | None, id: GlobalId) -> Frontier:
     return dataflow.processed if driver is None else driver.write_frontier(id)
 
 
