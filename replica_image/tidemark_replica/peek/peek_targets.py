@@ -11,6 +11,7 @@ Each has threads of its own, so that no lookup waits until a table is read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tidemark_protocol.messages.commands import Peek, ShardTarget
 from tidemark_protocol.messages.responses import PeekRows
@@ -27,19 +28,6 @@ Read = Callable[[Peek, AnswerLimits, Callable[[], bool]], PeekRows | StashedResu
 
 def _at_once(run: Callable[[], None]) -> None:
     run()
-
-
-class _Flag:
-    """Set once, and read by other threads."""
-
-    def __init__(self) -> None:
-        self._set = False
-
-    def set(self) -> None:
-        self._set = True
-
-    def is_set(self) -> bool:
-        return self._set
 
 
 class InstalledPeekTargets:
@@ -60,7 +48,8 @@ class InstalledPeekTargets:
         are handled."""
         self._dataflows, self._watch, self._read, self._peek_jobs = dataflows, watch, read, peek_jobs
         self._lookups = LookupBatches(lookup_jobs, read, read_together, later)
-        self._unwanted: dict[str, _Flag] = {}
+        self._wanted: dict[str, Peek] = {}
+        """The peeks that are being read; other threads look whether theirs still is."""
 
     def readable(self, peek: Peek) -> Readable | str | None:
         if isinstance(peek.target, ShardTarget):
@@ -75,16 +64,19 @@ class InstalledPeekTargets:
         return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
 
     def read(self, peek: Peek, limits: AnswerLimits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
-        unwanted = self._unwanted[peek.uuid] = _Flag()
+        self._wanted[peek.uuid] = peek
+        stopped = partial(self._is_unwanted, peek)
         if _is_lookup(peek):
-            return self._lookups.read(peek, limits, unwanted.is_set, done)
-        return self._peek_jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
+            return self._lookups.read(peek, limits, stopped, done)
+        return self._peek_jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, stopped), done)
 
     def forget(self, peek: Peek) -> None:
-        if (unwanted := self._unwanted.pop(peek.uuid, None)) is not None:
-            unwanted.set()
+        if self._wanted.pop(peek.uuid, None) is not None:
             self._lookups.forget(peek)
         self._watch.unfollow(("peek", peek.uuid))
+
+    def _is_unwanted(self, peek: Peek) -> bool:
+        return self._wanted.get(peek.uuid) is not peek
 
     def _readable_shard(self, peek: Peek, target: ShardTarget) -> Readable | str | None:
         owner = ("peek", peek.uuid)
