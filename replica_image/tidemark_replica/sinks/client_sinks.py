@@ -16,7 +16,7 @@ from tidemark_replica.events.jobs import Pool
 from tidemark_replica.sinks.copy.copy_sink import CopyToSink
 from tidemark_replica.sinks.copy.files import Copy, write_copy
 from tidemark_replica.sinks.copy.objects import is_object_store, write_objects
-from tidemark_replica.sinks.interface import ClientSink
+from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.sink_progress import Staged
 from tidemark_replica.sinks.subscribe.subscribe import SubscribeSink
 
@@ -39,7 +39,7 @@ class ClientSinks:
         as_of: Frontier,
         jobs: Pool,
         wake: Callable[[], None],
-    ) -> ClientSink:
+    ) -> Sink:
         if isinstance(export, SubscribeExport):
             return SubscribeSink(id, export, as_of, jobs, self.respond, self.has_room, wake)
         return CopyToSink(Copy(id, export, as_of.encode(), self.storage()), self._write, jobs, self.respond)

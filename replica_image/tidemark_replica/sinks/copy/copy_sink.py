@@ -13,7 +13,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.responses import CopyToDone, CopyToDropped, CopyToFailed, CopyToResponse, Response
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
 from tidemark_replica.sinks.copy.files import Copy
-from tidemark_replica.sinks.interface import ClientSink
+from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.sink_progress import Staged
 
 LOG = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ MESSAGE_LENGTH_MAX = 2000
 Write = Callable[[Copy, Staged, Callable[[], bool]], int]
 
 
-class CopyToSink(ClientSink):
+class CopyToSink(Sink):
     """Runs on the command loop; `write` runs on a pool."""
 
     def __init__(self, copy: Copy, write: Write, jobs: Pool, respond: Callable[[Response], None]) -> None:

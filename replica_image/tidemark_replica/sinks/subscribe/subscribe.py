@@ -19,7 +19,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, SubscribeBatch, SubscribeDropped, SubscribeResponse
 from tidemark_protocol.plan.dataflow import SubscribeSink as SubscribeExport
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
-from tidemark_replica.sinks.interface import ClientSink
+from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.sink_progress import Staged
 from tidemark_replica.sinks.subscribe.subscribe_batches import UpdatePosition, batches
 from tidemark_replica.values.error_text import readable_error
@@ -29,7 +29,7 @@ WAITING_ROWS = 4_000_000
 Batches = Generator[SubscribeBatch, None, None]
 
 
-class SubscribeSink(ClientSink):
+class SubscribeSink(Sink):
     """Runs on the command loop. `has_room`: whether the client reads fast enough; `wake`: calls `advance` again
     soon."""
 

@@ -43,13 +43,13 @@ from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.destinations.backup_check import BackupCheck
 from tidemark_replica.sinks.destinations.publisher import Publisher
+from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.sink_progress import AppendAttempt, CompactionInput, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.table.lost_files import LostFileCheck
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
 from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
 from tidemark_replica.sinks.table.task_writes import TaskWriter
-from tidemark_replica.telemetry.error_status import Errors
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class AppendOutcome:
     rows: int
 
 
-class MaterializedViewSink:
+class MaterializedViewSink(Sink):
     """Runs on the command loop; appends on a pool, one at a time."""
 
     corrects = True
@@ -247,16 +247,9 @@ class MaterializedViewSink:
         return shard is not None and self._term is not None and shard.term == self._term
 
     @property
-    def standing_errors(self) -> Errors | None:
-        return None
-
-    @property
     def rows(self) -> int | None:
         """The updates in the files of the shard, as of the last append that this replica has tried."""
         return self._rows
-
-    def drop(self) -> Response | None:
-        return None
 
     def stop(self) -> None:
         """Appends nothing more and reports nothing: another export may have its id. An append that runs may still
