@@ -17,7 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from typing import Any
+from typing import Any, cast, get_args
 
 import grpc
 
@@ -35,19 +35,12 @@ from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import (
-    DeltaSource,
-    FilesSource,
     IngestionDescription,
-    IntrospectionSource,
-    NexmarkSource,
     PostgresSource,
     PublicationTable,
     SourceSpec,
     SourceTable,
-    TpchSource,
-    WrittenSource,
 )
-from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import OPERATOR
 from tidemark_protocol.tls.server import RequireCaller, server_credentials
@@ -255,50 +248,33 @@ class ComputeService:
 
     def handler(self) -> Any:
         """The service's handlers. The stream delivers bytes, so that this module refuses frames that do not parse."""
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
-            {
-                "CommandResponseStream": grpc.stream_stream_rpc_method_handler(
-                    self.command_response_stream, response_serializer=pb.Frame.SerializeToString
-                ),
-                "Describe": grpc.unary_unary_rpc_method_handler(
-                    self.describe, pb.DescribeRequest.FromString, pb.DescribeResponse.SerializeToString
-                ),
-                "InspectSource": grpc.unary_unary_rpc_method_handler(
-                    self.inspect_source, pb.InspectSourceRequest.FromString, pb.InspectSourceResponse.SerializeToString
-                ),
-                "ReleaseSource": grpc.unary_unary_rpc_method_handler(
-                    self.release_source, pb.ReleaseSourceRequest.FromString, pb.ReleaseSourceResponse.SerializeToString
-                ),
-                "ListShards": grpc.unary_unary_rpc_method_handler(
-                    self.list_shards, pb.ListShardsRequest.FromString, pb.ListShardsResponse.SerializeToString
-                ),
-                "FetchStash": grpc.unary_unary_rpc_method_handler(
-                    self.fetch_stash, pb.FetchStashRequest.FromString, pb.FetchStashResponse.SerializeToString
-                ),
-                "WriteRows": grpc.stream_unary_rpc_method_handler(
-                    self.write_rows, pb.WriteRowsRequest.FromString, pb.WriteRowsResponse.SerializeToString
-                ),
-            },
-        )
+        handlers = {
+            "CommandResponseStream": grpc.stream_stream_rpc_method_handler(
+                self.command_response_stream, response_serializer=pb.Frame.SerializeToString
+            ),
+            "Describe": _unary(self.describe, pb.DescribeRequest, pb.DescribeResponse),
+            "InspectSource": _unary(self.inspect_source, pb.InspectSourceRequest, pb.InspectSourceResponse),
+            "ReleaseSource": _unary(self.release_source, pb.ReleaseSourceRequest, pb.ReleaseSourceResponse),
+            "ListShards": _unary(self.list_shards, pb.ListShardsRequest, pb.ListShardsResponse),
+            "FetchStash": _unary(self.fetch_stash, pb.FetchStashRequest, pb.FetchStashResponse),
+            "WriteRows": grpc.stream_unary_rpc_method_handler(
+                self.write_rows, pb.WriteRowsRequest.FromString, pb.WriteRowsResponse.SerializeToString
+            ),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+def _unary(call: Callable[[Any, Any], Any], request: Any, response: Any) -> Any:
+    return grpc.unary_unary_rpc_method_handler(call, request.FromString, response.SerializeToString)
 
 
 def decode_source(data: bytes) -> SourceSpec:
     """Raises MalformedPlan where the bytes are no kind of source."""
-    kinds: tuple[type[Any], ...] = (
-        FilesSource,
-        DeltaSource,
-        PostgresSource,
-        KafkaSource,
-        WrittenSource,
-        IntrospectionSource,
-        NexmarkSource,
-    )
+    *kinds, last = get_args(SourceSpec)
     for kind in kinds:
         with contextlib.suppress(MalformedPlan):
-            found: SourceSpec = codec.decode(data, kind)
-            return found
-    return codec.decode(data, TpchSource)
+            return cast("SourceSpec", codec.decode(data, kind))
+    return cast("SourceSpec", codec.decode(data, last))
 
 
 def status_of(failure: Exception) -> grpc.StatusCode:
