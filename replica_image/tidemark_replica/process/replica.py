@@ -82,17 +82,18 @@ class Replica:
         self._spill_with_spark()
         self._executors = Executors.of(options)
         self._spark = SparkHolder(self._start_spark)
-        self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
-        self._hydration_jobs = Jobs(self._mailbox, "hydration", HYDRATION_THREADS)
-        self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
-        self._sink_jobs = Jobs(self._mailbox, "sink", SINK_THREADS)
-        self._publish_jobs = Jobs(self._mailbox, "publish", PUBLISH_THREADS)
-        self._short_publish_jobs = Jobs(self._mailbox, "publish-short", SHORT_PUBLISH_THREADS)
-        self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, needs_maintenance=False)
-        self._lookup_jobs = Jobs(self._mailbox, "lookup", LOOKUP_THREADS, needs_maintenance=False)
-        self._store_jobs = Jobs(self._mailbox, "store", 1)  # polls of shards on `io` may hang while a store hangs
+        self._pools: list[Jobs] = []
+        self._spark_jobs = self._pool("spark", SPARK_THREADS)
+        self._hydration_jobs = self._pool("hydration", HYDRATION_THREADS)
+        self._io_jobs = self._pool("io", IO_THREADS)
+        self._sink_jobs = self._pool("sink", SINK_THREADS)
+        self._publish_jobs = self._pool("publish", PUBLISH_THREADS)
+        self._short_publish_jobs = self._pool("publish-short", SHORT_PUBLISH_THREADS)
+        self._peek_jobs = self._pool("peek", PEEK_THREADS, needs_maintenance=False)
+        self._lookup_jobs = self._pool("lookup", LOOKUP_THREADS, needs_maintenance=False)
+        self._store_jobs = self._pool("store", 1)  # polls of shards on `io` may hang while a store hangs
         self._metrics = Metrics()
-        quota = ScratchQuota(options.scratch, options.scratch_bytes)
+        self._quota = quota = ScratchQuota(options.scratch, options.scratch_bytes)
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
         self._secrets = _source_secrets()
         cache = data_folder(self._scratch.folder)
@@ -107,7 +108,6 @@ class Replica:
             merges=self._merges,
             limit_bytes=quota.arrangement_bytes,
         )
-        self._quota = quota
         self._metrics.arrangements(self._renderer.arrangements)
         self._state = self._build_state()
         self._loop = CommandLoop(self._mailbox, self._state, self._spark.died)
@@ -120,19 +120,10 @@ class Replica:
         if self._executors is not None:  # executors on other machines start slowly, so Spark asks for them now
             threading.Thread(target=self._start_spark_early, name="start spark", daemon=True).start()
         prepare_address(self._options.listen)
-        inspect, piece = self._ingestions.inspect, self._stash.read_piece
-        write = self._ingestions.write
-        release = self._ingestions.release
+        sources = self._ingestions
+        reads = sources.inspect, sources.find_published, self._stash.read_piece
         service = ComputeService(
-            self._gate,
-            self._mailbox,
-            self._describer,
-            inspect,
-            self._ingestions.find_published,
-            piece,
-            write,
-            list_shards,
-            release,
+            self._gate, self._mailbox, self._describer, *reads, sources.write, list_shards, sources.release
         )
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
@@ -155,15 +146,8 @@ class Replica:
         if self._server is not None:
             self._server.stop(STOP_SECONDS).wait()
         self._state.shutdown()
-        self._spark_jobs.shutdown()
-        self._hydration_jobs.shutdown()
-        self._io_jobs.shutdown()
-        self._sink_jobs.shutdown()
-        self._publish_jobs.shutdown()
-        self._short_publish_jobs.shutdown()
-        self._peek_jobs.shutdown()
-        self._lookup_jobs.shutdown()
-        self._store_jobs.shutdown()
+        for pool in self._pools:
+            pool.shutdown()
         self._merges.shutdown(wait=False, cancel_futures=True)
         self._spark.stop()
         self._quota.close()
@@ -244,6 +228,11 @@ class Replica:
         return ComputeState(
             respond, dataflows, peeks, storage, watch, store, self._executor_watch, self._metrics, self._renderer.sweep
         )
+
+    def _pool(self, name: str, threads: int, *, needs_maintenance: bool = True) -> Jobs:
+        """A pool, which `close` shuts down."""
+        self._pools.append(Jobs(self._mailbox, name, threads, needs_maintenance=needs_maintenance))
+        return self._pools[-1]
 
     def _installed(self) -> InstalledSummary:
         return self._state.describe()
