@@ -79,7 +79,7 @@ class _Channels:
             case p.ReadSpool(name):
                 return self._read("spooled", name)
             case p.JvmInput():
-                return _NONE.union(*(self.stage(each) for each in _stages(stage.inputs[node.slot])))
+                return _NONE.union(*(self.stage(each) for each in nearest_stages(stage.inputs[node.slot])))
             case _:
                 return _NONE
 
@@ -93,10 +93,10 @@ class _Channels:
         self._written[how, name] = self._read(how, name) | places
 
 
-def _stages(frame: Frame) -> Iterator[StageFrame]:
+def nearest_stages(frame: Frame) -> Iterator[StageFrame]:
     """The nearest stages, at the frame or below."""
     if isinstance(frame, StageFrame):
         yield frame
     else:
         for below in inputs_of(frame):
-            yield from _stages(below)
+            yield from nearest_stages(below)

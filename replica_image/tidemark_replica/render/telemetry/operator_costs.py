@@ -26,7 +26,7 @@ from tidemark_replica.render.plan.fragments import Fragments, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
 from tidemark_replica.render.plan.plan_nodes import PlanNode
 from tidemark_replica.render.task.timing import OperatorTimes
-from tidemark_replica.render.telemetry.operator_channels import Channel, channels
+from tidemark_replica.render.telemetry.operator_channels import Channel, channels, nearest_stages
 from tidemark_replica.render.telemetry.operator_names import numbered, operator_kind, operator_name
 
 OperatorIndex = int
@@ -186,7 +186,7 @@ class OperatorCosts:
         slots: dict[int, OperatorIndex | None] = {}
         node_operators[frame.name] = tuple(self._walk(frame.tree, above, slots))
         for slot, below in enumerate(frame.inputs):
-            for sender in _stages(below):
+            for sender in nearest_stages(below):
                 exchange = sender.tree
                 self._stage(
                     sender, slots.get(exchange.slot if isinstance(exchange, p.Exchange) else slot), node_operators
@@ -242,15 +242,6 @@ def _mentioned(value: Any, among: Collection[str]) -> Iterator[ArrangementId]:
     elif is_dataclass(value) and not isinstance(value, type):
         for each in fields(value):
             yield from _mentioned(getattr(value, each.name), among)
-
-
-def _stages(frame: Frame) -> Iterator[StageFrame]:
-    """Yield the nearest stages, at the frame or below."""
-    if isinstance(frame, StageFrame):
-        yield frame
-    else:
-        for below in inputs_of(frame):
-            yield from _stages(below)
 
 
 def _bottom_up(frame: Frame) -> Iterator[p.Pipeline]:
