@@ -1,15 +1,13 @@
 """Lowering: every kind of LIR node becomes streams and kernels.
 
-    lower_dataflow(description) ──> Fragments, or NotRendered naming the node
+    lower_dataflow(description) ──> Fragments, or NotRendered
 
-Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union, Changes. The
-operator that needs an input arranged keeps the arrangement (a join's stage, an export).
+The operator that needs an input arranged keeps the arrangement (a join's stage, an export).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription
@@ -66,7 +64,7 @@ from tidemark_replica.render.window import lower_window
 def lower_dataflow(
     description: DataflowDescription, imported: Mapping[GlobalId, SharedArrangement], token: str, *, arrow: bool = True
 ) -> Fragments:
-    """Lower a dataflow to fragments. Raises NotRendered for a node or type without an operator here."""
+    """Lower a dataflow to fragments. Raises NotRendered for a type or form without an operator here."""
     scope = Scope(description, imported, token, StreamBuilder(arrow=arrow))
     try:
         return _lower(scope)
@@ -153,11 +151,38 @@ def sink_file(position: int) -> str:
 
 def lower(scope: Scope, plan: Plan) -> Stream:
     """Lower a plan to a stream. Raises NotRendered."""
-    rule: Callable[[Scope, Any], Stream] | None = _RULES.get(type(plan))
-    if rule is None:
-        raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for {type(plan).__name__}")
     with scope.nodes.lowering(plan):
-        return rule(scope, plan)
+        match plan:
+            case Constant():
+                return _constant(scope, plan)
+            case Get():
+                return _get(scope, plan)
+            case Let():
+                return _let(scope, plan)
+            case LetRec():
+                return _let_rec(scope, plan)
+            case Join():
+                return lower_join(scope, plan, lambda below: lower(scope, below))
+            case Union():
+                return scope.streams.union([lower(scope, i) for i in plan.inputs], plan.schema)
+        stream = lower(scope, plan.input)
+        match plan:
+            case Mfp():
+                return apply_mfp(scope, stream, plan.mfp)
+            case FlatMap():
+                return lower_flat_map(scope, plan, stream, apply_mfp)
+            case Reduce():
+                return lower_reduce(scope, plan, stream)
+            case Window():
+                return lower_window(scope, plan, stream)
+            case Negate():
+                return scope.streams.negate(stream)
+            case Threshold():
+                return lower_threshold(scope, stream)
+            case TopK():
+                return lower_top_k(scope, plan, stream)
+            case Changes():
+                return lower_changes(scope, plan, stream)
 
 
 def _constant(scope: Scope, plan: Constant) -> Stream:
@@ -229,64 +254,6 @@ def _let_rec(scope: Scope, plan: LetRec) -> Stream:
         return lower(scope, plan.body)
 
 
-def _mfp(scope: Scope, plan: Mfp) -> Stream:
-    return apply_mfp(scope, lower(scope, plan.input), plan.mfp)
-
-
 def apply_mfp(scope: Scope, stream: Stream, mfp: MapFilterProject) -> Stream:
     """Apply a MapFilterProject, with or without temporal bounds, to a stream."""
     return lower_temporal(scope, stream, mfp) if mfp.lower or mfp.upper else scope.streams.mfp(stream, mfp)
-
-
-def _flat_map(scope: Scope, plan: FlatMap) -> Stream:
-    return lower_flat_map(scope, plan, lower(scope, plan.input), apply_mfp)
-
-
-def _negate(scope: Scope, plan: Negate) -> Stream:
-    return scope.streams.negate(lower(scope, plan.input))
-
-
-def _threshold(scope: Scope, plan: Threshold) -> Stream:
-    return lower_threshold(scope, lower(scope, plan.input))
-
-
-def _top_k(scope: Scope, plan: TopK) -> Stream:
-    return lower_top_k(scope, plan, lower(scope, plan.input))
-
-
-def _union(scope: Scope, plan: Union) -> Stream:
-    return scope.streams.union([lower(scope, i) for i in plan.inputs], plan.schema)
-
-
-def _changes(scope: Scope, plan: Changes) -> Stream:
-    return lower_changes(scope, plan, lower(scope, plan.input))
-
-
-def _join(scope: Scope, plan: Join) -> Stream:
-    return lower_join(scope, plan, lambda below: lower(scope, below))
-
-
-def _window(scope: Scope, plan: Window) -> Stream:
-    return lower_window(scope, plan, lower(scope, plan.input))
-
-
-def _reduce(scope: Scope, plan: Reduce) -> Stream:
-    return lower_reduce(scope, plan, lower(scope, plan.input))
-
-
-_RULES: dict[type, Callable[[Scope, Any], Stream]] = {
-    Constant: _constant,
-    Get: _get,
-    Let: _let,
-    LetRec: _let_rec,
-    Mfp: _mfp,
-    FlatMap: _flat_map,
-    Join: _join,
-    Reduce: _reduce,
-    Window: _window,
-    Negate: _negate,
-    Threshold: _threshold,
-    TopK: _top_k,
-    Union: _union,
-    Changes: _changes,
-}

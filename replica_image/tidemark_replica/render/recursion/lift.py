@@ -13,9 +13,8 @@ So every operator is lowered in the same way inside a loop and outside. A kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -35,6 +34,7 @@ from tidemark_replica.kernels.threshold import ThresholdSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.carried_columns import with_carried_columns
+from tidemark_replica.render.plan.kernel_registry import Spec
 
 CARRIED = (ColumnType(BIGINT),)
 """The carried column of one loop, the iteration, as plans type it."""
@@ -51,33 +51,21 @@ class _Grouping:
     states: tuple[ArrangementId, ...]
 
 
-def _of_reduce(spec: ReduceSpec) -> _Grouping:
-    return _Grouping(spec.shape.types, spec.shape.key, (spec.state,))
-
-
-def _of_threshold(spec: ThresholdSpec) -> _Grouping:
-    return _Grouping(spec.types, tuple(range(len(spec.types))), (spec.state,))
-
-
-def _of_groups(spec: ReevaluatedGroupsSpec) -> _Grouping:
-    return _Grouping(spec.layout.types, spec.layout.key, (spec.state,))
-
-
-def _of_extremes(spec: ExtremesSpec) -> _Grouping:
-    return _Grouping(spec.of.types, spec.of.key, tuple(s.arrangement for s in spec.states))
-
-
-def _of_top_k(spec: TopKSpec) -> _Grouping:
-    return _Grouping(spec.ranking.types, spec.ranking.key, (spec.state.arrangement,))
-
-
-_GROUPINGS: Mapping[type, Callable[[Any], _Grouping]] = {
-    ExtremesSpec: _of_extremes,
-    ReevaluatedGroupsSpec: _of_groups,
-    ReduceSpec: _of_reduce,
-    ThresholdSpec: _of_threshold,
-    TopKSpec: _of_top_k,
-}
+def _grouping(spec: Spec) -> _Grouping | None:
+    """The grouping of a kernel; None where it has none, so that it cannot carry iterations."""
+    match spec:
+        case ReduceSpec():
+            return _Grouping(spec.shape.types, spec.shape.key, (spec.state,))
+        case ThresholdSpec():
+            return _Grouping(spec.types, tuple(range(len(spec.types))), (spec.state,))
+        case ReevaluatedGroupsSpec():
+            return _Grouping(spec.layout.types, spec.layout.key, (spec.state,))
+        case ExtremesSpec():
+            return _Grouping(spec.of.types, spec.of.key, tuple(s.arrangement for s in spec.states))
+        case TopKSpec():
+            return _Grouping(spec.ranking.types, spec.ranking.key, (spec.state.arrangement,))
+        case _:
+            return None
 
 
 def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str, loops: int) -> p.Pipeline:
@@ -112,12 +100,10 @@ def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str, loops: int
             return lifted
 
 
-def _iterated(spec: Any, arrangements: Arrangements, dataflow: str, loops: int) -> IterateSpec:
-    grouping = _GROUPINGS.get(type(spec))
-    if grouping is None:
+def _iterated(spec: Spec, arrangements: Arrangements, dataflow: str, loops: int) -> IterateSpec:
+    if (of := _grouping(spec)) is None:
         name = type(spec).__name__.removesuffix("Spec")
         raise NotRendered(f"dataflow {dataflow}: this replica has no operator for {name} inside a recursion")
-    of = grouping(spec)
     inner = tuple((state, arrangements.pop(state)) for state in of.states)
     made = IterateSpec(of.states[0], of.types, of.key, spec, inner, loops)
     arrangements[made.state] = made.layout
