@@ -8,11 +8,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.dataflow import DataflowDescription
-from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import NotRendered
@@ -26,6 +23,7 @@ from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lowering import lower_dataflow
 from tidemark_replica.render.plan.fragments import Fragment, Fragments, LoopFragment, SharedArrangement
 from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.values.arrow_files import write_tables
 
 
 def build(
@@ -99,9 +97,4 @@ def _imported(description: DataflowDescription, indexes: Mapping[GlobalId, Index
 
 def _write_constants(fragments: Fragments, folder: Path) -> None:
     for name, updates in fragments.constants.items():
-        _write(folder / name, updates)
-
-
-def _write(path: Path, updates: Updates) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, updates.schema) as writer:
-        writer.write_batch(updates)
+        write_tables(folder / name, updates.schema, [updates])

@@ -29,6 +29,7 @@ from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import StepId
+from tidemark_replica.values.arrow_files import read_batches
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,7 @@ class SinkDelta:
     def batches(self) -> Iterator[Any]:
         """Yield the updates, oks and errs, each with its own time."""
         for path in self.files:
-            with pa.memory_map(str(path), "r") as source:
-                reader = pa.ipc.open_file(source)
-                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+            yield from read_batches(path)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from tidemark_protocol.types import Column
+from tidemark_replica.values.arrow_files import read_batches, write_tables
 from tidemark_replica.values.arrow_types import arrow_schema
 
 _SHARES, _WRITTEN = "shares", "written"
@@ -28,10 +27,10 @@ def write_csv(
     shares_folder.mkdir()
     rows, count = 0, 0
     for tables in shares:
-        rows += _spool(shares_folder / f"{count}.arrow", tables, arrow_schema(columns))
+        rows += write_tables(shares_folder / f"{count}.arrow", arrow_schema(columns), tables)
         count += 1
     if count == 0:
-        _spool(shares_folder / "0.arrow", iter(()), arrow_schema(columns))
+        write_tables(shares_folder / "0.arrow", arrow_schema(columns), ())
     leaf = session().range(0, max(count, 1), 1, max(count, 1))
     names = ", ".join(f"`{c.name.replace('`', '``')}` {c.type}" for c in columns)
     # Hadoop takes the path literally: with URL quoting a blank would name another folder
@@ -41,22 +40,11 @@ def write_csv(
     return rows, _take_over(folder)
 
 
-def _spool(path: Path, tables: Iterable[Table], schema: pa.Schema) -> int:
-    rows = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for table in tables:
-            writer.write_table(table)
-            rows += table.num_rows
-    return rows
-
-
 def _read(shares_folder: Path, batches: Iterable[Any]) -> Iterator[Any]:
     """Runs in a Spark task: the rows of the named shares."""
     for batch in batches:
         for share in batch.column(0).to_pylist():
-            with pa.memory_map(str(shares_folder / f"{share}.arrow")) as source:
-                reader = pa.ipc.open_file(source)
-                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+            yield from read_batches(shares_folder / f"{share}.arrow")
 
 
 def _take_over(folder: Path) -> list[str]:

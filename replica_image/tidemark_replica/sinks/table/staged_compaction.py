@@ -10,12 +10,9 @@ before the shard's upper, so earlier times need not be told apart.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
 
 from tidemark_persist import Shard
 from tidemark_protocol.frontier import Frontier
@@ -23,6 +20,7 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.render.stepped_dataflow import SinkDelta
 from tidemark_replica.sinks.sink_progress import CompactionInput, Staged
 from tidemark_replica.sinks.table.shard_updates import Rows, compacted, consolidated, staged_bytes
+from tidemark_replica.values.arrow_files import write_tables
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def compact_staged(shard: Shard, compaction: CompactionInput) -> CompactedStage:
     tables = (compacted(table, compaction) for table in rows.read(compaction.deltas))
     path = folder / f"folded-{uuid.uuid4().hex}.arrow"
     try:
-        count = _write(path, rows.schema, consolidated(rows, tables, staged_bytes(compaction), folder))
+        count = write_tables(path, rows.schema, consolidated(rows, tables, staged_bytes(compaction), folder))
     except BaseException:
         path.unlink(missing_ok=True)  # it may have filled the disk, and is written again
         raise
@@ -55,16 +53,6 @@ def compact_staged(shard: Shard, compaction: CompactionInput) -> CompactedStage:
     )
     staged = Staged(compaction.lower, last.upper, delta, lambda: _release(path, home))
     return CompactedStage(compaction, staged, tuple(each for each in compaction.staged if each is not home))
-
-
-def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Writes the tables; returns the number of rows."""
-    count = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for table in tables:
-            writer.write_table(table)
-            count += table.num_rows
-    return count
 
 
 def _release(path: Path, home: Staged) -> None:

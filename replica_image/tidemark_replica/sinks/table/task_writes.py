@@ -32,6 +32,7 @@ from tidemark_replica.render.execution.spark_runner import failure
 from tidemark_replica.render.stepped_dataflow import SinkDelta
 from tidemark_replica.sinks.sink_progress import AppendAttempt
 from tidemark_replica.sinks.table.shard_updates import Rows, Table, moved, negated, staged_bytes
+from tidemark_replica.values.arrow_files import read_batches
 
 LARGE_BYTES = 64 << 20
 """Appends that read more are written by tasks: below, starting the jobs takes longer than the work."""
@@ -83,10 +84,8 @@ class PieceReader:
                 rows = negated(pa.Table.from_batches([batch]), self.append.first_time)
                 yield rows.select(self.rows.schema.names)
             return
-        with pa.memory_map(str(piece.path)) as source:
-            reader = pa.ipc.open_file(source)
-            for index in range(piece.first, piece.end):
-                yield moved(self.rows.named(reader.get_batch(index)), self.append)
+        for batch in read_batches(piece.path, piece.first, piece.end):
+            yield moved(self.rows.named(batch), self.append)
 
 
 @dataclass(frozen=True)
