@@ -12,10 +12,10 @@ ROWS_MAX = 65_536
 R = TypeVar("R")
 
 
-def repeated(rows: R, counts: Any) -> Iterator[R]:
-    """Each row of a table or batch as often as its count, in pieces of at most ROWS_MAX rows."""
+def repeated(rows: R, counts: Any, rows_max: int = ROWS_MAX) -> Iterator[R]:
+    """Each row of a table or batch as often as its count, in pieces of at most `rows_max` rows."""
     ends = np.cumsum(counts)
     taken: Any = rows
-    for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MAX):
-        wanted = np.arange(start, min(start + ROWS_MAX, int(ends[-1])))
+    for start in range(0, int(ends[-1]) if len(ends) else 0, rows_max):
+        wanted = np.arange(start, min(start + rows_max, int(ends[-1])))
         yield taken.take(pa.array(np.searchsorted(ends, wanted, "right")))

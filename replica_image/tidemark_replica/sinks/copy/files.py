@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark_persist import DIFF, ERROR, TIME
+from tidemark_persist.schema import SYSTEM_FIELDS
 from tidemark_protocol.copy_location import STAGING, folder_of
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.dataflow import CopyToSink
@@ -116,8 +117,7 @@ def _contents(copy: Copy, delta: SinkDelta | None, stopped: Callable[[], bool]) 
     """The rows, repeated by their multiplicity: for each share its tables."""
     if delta is None or not delta.files:
         return
-    ours = [pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
-    rows = Rows(pa.schema([*copy.schema, *ours]))
+    rows = Rows(pa.schema([*copy.schema, *SYSTEM_FIELDS]))
     size = sum(file.stat().st_size for file in delta.files)
     held = (table.filter(pc.less_equal(table.column(TIME), copy.as_of)) for table in rows.read((delta,)))
     for share in consolidated(rows, held, size, delta.files[0].parent):

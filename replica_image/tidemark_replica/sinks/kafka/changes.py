@@ -11,7 +11,7 @@ reached (the row groups that may have them).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -21,8 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ERROR, TIME, FilePart, ShardReader, consolidate, read_part
+from tidemark_persist.schema import SYSTEM_FIELDS
 from tidemark_protocol.ids import Time
 from tidemark_replica.sinks.kafka.envelopes import Envelope
+from tidemark_replica.sinks.table.shard_updates import with_times
 from tidemark_replica.storage.keyed_rows.scan import Sought
 
 ROWS_MAX, BYTES_MAX = 1_000_000, 256 << 20
@@ -63,18 +65,10 @@ class NetChanges:
 
 def read_changes(shard: ShardReader, parts: Sequence[FilePart], upper: Time) -> NetChanges:
     """The changes in the parts, all before `upper`; the view had no errors before them. Raises TooManyUpdates."""
-    wanted, size = [*shard.schema.names, TIME, DIFF, ERROR], 0
-    schema = pa.schema(
-        [
-            *shard.schema,
-            pa.field(TIME, pa.int64()),
-            pa.field(DIFF, pa.int64()),
-            pa.field(ERROR, pa.string()),
-        ]
-    )
-    batches, rows = [], 0
+    schema = pa.schema([*shard.schema, *SYSTEM_FIELDS])
+    batches, rows, size = [], 0, 0
     for part in parts:
-        for batch in read_part(part, columns=wanted):
+        for batch in read_part(part, columns=schema.names):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > ROWS_MAX or size > MEMORY_BYTES_MAX:
                 raise TooManyUpdates
@@ -105,11 +99,15 @@ def _without_errors(rows: pa.Table, errors: pa.Table, last: Time) -> tuple[pa.Ta
     if len(ends) < len(begins):
         rows = rows.filter(pc.less(rows.column(TIME), begins[-1]))
         last = Time(begins[-1] - 1)
+    return _moved(rows, zip(begins, ends, strict=False)), last, len(ends) < len(begins)
+
+
+def _moved(rows: pa.Table, spans: Iterable[tuple[int, int]]) -> pa.Table:
+    """The changes of times from the begin of a span on at its end."""
     found = rows.column(TIME).to_numpy().copy()
-    for begin, end in zip(begins, ends, strict=False):
+    for begin, end in spans:
         found[(found >= begin) & (found < end)] = end
-    index = rows.schema.get_field_index(TIME)
-    return rows.set_column(index, rows.schema.field(index), pa.array(found)), last, len(ends) < len(begins)
+    return with_times(rows, found)
 
 
 def at_unique_times(shard: ShardReader, reached: Time, changes: NetChanges, envelope: Envelope) -> NetChanges:
@@ -121,11 +119,7 @@ def at_unique_times(shard: ShardReader, reached: Time, changes: NetChanges, enve
     spans = _spans(*_row_counts(shard, reached, rows, envelope))
     if not spans:
         return changes
-    found = rows.column(TIME).to_numpy().copy()
-    for begin, end in spans:
-        found[(found >= begin) & (found < end)] = end
-    index = rows.schema.get_field_index(TIME)
-    moved = rows.set_column(index, rows.schema.field(index), pa.array(found))
+    moved = _moved(rows, spans)
     begin, end = spans[-1]
     good, not_unique = changes.good, None
     if end == _NEVER:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.kafka.stop import VALUE_NOT_SUPPORTED
+from tidemark_replica.values.calendar import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 
 TEXT = pa.large_string()
 _NULL = pa.scalar("null", TEXT)
@@ -29,10 +30,6 @@ _QUOTE = pa.scalar('"', TEXT)
 _NOTHING = pa.scalar("", TEXT)
 _CONTROL = {chr(code): json.dumps(chr(code))[1:-1] for code in range(32)}
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-_DAYS = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31, in days since 1970."""
-_DAY_US = 86_400_000_000
-_MICROSECONDS = _DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1
 
 
 class YearUnfit(Exception):
@@ -86,7 +83,7 @@ def _texts(values: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _quoted(_base64(values))
     if pa.types.is_date(kind):
-        _check_years(values.cast(pa.int32()), _DAYS)
+        _check_years(values.cast(pa.int32()), FIRST_DAY, LAST_DAY)
         return _quoted(values.cast(TEXT))
     if pa.types.is_timestamp(kind):
         return _quoted(_timestamps(values))
@@ -137,14 +134,14 @@ def _decimals(values: pa.Array) -> pa.Array:
 def _timestamps(values: pa.Array) -> pa.Array:
     """The texts of timestamps; those without a zone are in UTC."""
     microseconds = values.cast(pa.int64())
-    _check_years(microseconds, _MICROSECONDS)
+    _check_years(microseconds, FIRST_US, LAST_US)
     plain = pc.replace_substring(microseconds.cast(pa.timestamp("us")).cast(TEXT), " ", "T")
     return _joined(plain, pa.scalar("Z", TEXT)) if values.type.tz else plain
 
 
-def _check_years(values: pa.Array, bounds: tuple[int, int]) -> None:
+def _check_years(values: pa.Array, first: int, last: int) -> None:
     found = pc.min_max(values).as_py()
-    if found["min"] is not None and not bounds[0] <= found["min"] <= found["max"] <= bounds[1]:
+    if found["min"] is not None and not first <= found["min"] <= found["max"] <= last:
         raise YearUnfit
 
 

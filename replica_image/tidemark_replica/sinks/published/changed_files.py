@@ -33,6 +33,7 @@ from tidemark_replica.sinks.published.hash_prefix import (
 )
 from tidemark_replica.sinks.published.partitions import Partition, partitions, with_partition
 from tidemark_replica.sinks.published.published_table import PublishedFile
+from tidemark_replica.values.row_repeat import repeated
 
 FILE_BYTES = 32 << 20
 FILES_PER_PREFIX_MAX = 8
@@ -311,13 +312,7 @@ def _among(of: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def copies(rows: pa.Table) -> Iterator[pa.Table]:
     """Each row as often as its `__diff` says, without that column, in tables of a bounded number of rows."""
-    counts = rows.column(DIFF).to_numpy()
-    values = rows.drop_columns([DIFF])
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    for start in range(0, total, COPIES_MAX):
-        wanted = np.arange(start, min(start + COPIES_MAX, total))
-        yield values.take(pa.array(np.searchsorted(ends, wanted, side="right")))
+    return repeated(rows.drop_columns([DIFF]), rows.column(DIFF).to_numpy(), COPIES_MAX)
 
 
 def read_rows(written: WrittenFiles, file: PublishedFile) -> Iterator[pa.Table]:

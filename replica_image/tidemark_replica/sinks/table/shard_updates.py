@@ -20,17 +20,19 @@ import pyarrow.compute as pc
 
 from tidemark_persist import (
     DIFF,
-    ERROR,
     TIME,
     FilePart,
     PersistError,
     Shard,
     StagedFile,
+    Time,
     consolidate,
     read_part,
     write_staged,
 )
+from tidemark_persist.files.consolidate import advance
 from tidemark_persist.files.spill import divide
+from tidemark_persist.schema import SYSTEM_FIELDS
 from tidemark_replica.render.stepped_dataflow import SinkDelta
 from tidemark_replica.sinks.sink_progress import AppendAttempt, CompactionInput, Comparison
 from tidemark_replica.sinks.table.refresh_times import RefreshTimes
@@ -47,8 +49,7 @@ class Rows:
 
     @staticmethod
     def of(shard: Shard) -> Rows:
-        ours = [pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
-        return Rows(pa.schema([*shard.schema, *ours]))
+        return Rows(pa.schema([*shard.schema, *SYSTEM_FIELDS]))
 
     def read(self, deltas: Iterable[SinkDelta]) -> Iterator[Table]:
         """Staged updates with the shard's column names."""
@@ -84,7 +85,7 @@ def moved(table: Table, append: AppendAttempt) -> Table:
         time = table.column(TIME)
         wanted = pc.and_(pc.greater_equal(time, append.expected_upper), pc.less(time, append.new_upper))
         return table.filter(wanted)
-    return at_least(table, append.no_earlier)
+    return advance(table, Time(append.no_earlier))
 
 
 def refreshed(table: Table, append: AppendAttempt, refreshes: RefreshTimes) -> Table:
@@ -107,12 +108,6 @@ def with_times(table: Table, times: np.ndarray) -> Table:
     return table.set_column(index, table.schema.field(index), pa.chunked_array([pa.array(times, pa.int64())]))
 
 
-def at_least(table: Table, time: int) -> Table:
-    index = table.schema.get_field_index(TIME)
-    times = pc.max_element_wise(table.column(TIME), pa.scalar(time, pa.int64()))
-    return table.set_column(index, table.schema.field(index), times)
-
-
 def corrected(
     shard: Shard, rows: Rows, wanted: Iterable[Table], append: AppendAttempt, lost: Collection[str]
 ) -> list[StagedFile]:
@@ -130,7 +125,7 @@ def equal(shard: Shard, comparison: Comparison) -> bool:
         parts = shard.snapshot_parts(comparison.read_at)
         size = sum(part.size for part in parts) + staged_bytes(comparison)
         until = (t.filter(pc.less_equal(t.column(TIME), at)) for t in rows.read(comparison.deltas))
-        wanted = (at_least(table, at) for table in until)
+        wanted = (advance(table, Time(at)) for table in until)
         shares = consolidated(rows, chain(wanted, persisted(rows, parts, at)), size)
         return all(table.num_rows == 0 for table in shares)
 
@@ -145,9 +140,7 @@ def persisted(rows: Rows, parts: Iterable[FilePart], time: int) -> Iterator[Tabl
 def negated(table: Table, time: int) -> Table:
     index = table.schema.get_field_index(DIFF)
     negative = table.set_column(index, table.schema.field(index), pc.negate_checked(table.column(DIFF)))
-    index = table.schema.get_field_index(TIME)
-    times = pa.chunked_array([pa.repeat(pa.scalar(time, pa.int64()), table.num_rows)])
-    return negative.set_column(index, table.schema.field(index), times)
+    return with_times(negative, np.full(table.num_rows, time, np.int64))
 
 
 def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> list[StagedFile]:
