@@ -64,25 +64,16 @@ class ShardDeleted(PersistError):
 
 class ForeignCommit(PersistError):
     """Another program changed the table, so that what was read before is not its past any more. The table is as that
-    program left it; a caller that goes on from what it read begins anew. `version`: the commit's, or the version at
-    which the change was noticed. `operation`: as that program called it; empty where that is not known. `is_certain`:
-    False where the handle cannot tell whether there was a change."""
+    program left it; a caller that goes on from what it read begins anew. `is_certain`: False where the handle cannot
+    tell whether there was a change."""
 
-    def __init__(
-        self, message: str, *, location: str, version: int, operation: str = "", is_certain: bool = True
-    ) -> None:
+    def __init__(self, message: str, *, is_certain: bool = True) -> None:
         super().__init__(message)
         self.is_certain = is_certain
-        self.location, self.version, self.operation = location, version, operation
 
 
 class NotReadable(PersistError):
     """A time that cannot be read: before the since, or not before the upper."""
-
-    def __init__(self, message: str, *, since: int, upper: int) -> None:
-        super().__init__(message)
-        self.since = since
-        self.upper = upper
 
 
 class PartGone(PersistError):
@@ -111,11 +102,6 @@ class DiffOverflow(PersistError):
 
 class Fenced(PersistError):
     """A writer of a newer term has taken over."""
-
-    def __init__(self, message: str, *, term: int, current_term: int) -> None:
-        super().__init__(message)
-        self.term = term
-        self.current_term = current_term
 
 
 class IndeterminateCommit(PersistError):
@@ -162,10 +148,6 @@ class NotJson(StorageError):
 
 class CommitForgotten(PersistError):
     """The log does not have the commit any more, so whether it landed is unknown. The upper has moved on."""
-
-    def __init__(self, message: str, *, current_upper: int) -> None:
-        super().__init__(message)
-        self.current_upper = current_upper
 
 
 class Contention(PersistError):

@@ -128,7 +128,7 @@ class ShardReader:
             self._log.follow()
             if self.contents_id != contents or reached < self.state().upper:
                 return False
-            self._log.continuity.replaced(self._log.version, reached)
+            self._log.continuity.replaced(reached)
             return True
 
     def refresh(self) -> ShardState:
@@ -229,9 +229,7 @@ class ShardReader:
         now = self.state()
         return NotReadable(
             f"shard {self.location} cannot be read {what}: its since is {show(now.since)}, its upper "
-            f"{show(now.upper)} (need {need})",
-            since=now.since,
-            upper=now.upper,
+            f"{show(now.upper)} (need {need})"
         )
 
 

@@ -32,7 +32,6 @@ class ReplicaOptions:
     """Capacity of the volume of `scratch`. None: no limit but the disk's."""
     spark_files: Path | None
     """The folder for Spark's files. None: inside `scratch`."""
-    name: str
     master: str
     driver_memory: str
     tls: CertificateFolder | None
@@ -72,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--spark-files", type=Path, help="folder for Spark's files; no other process may use it (default: in --scratch)"
     )
-    parser.add_argument("--name", default="replica", help="name of the replica in logs")
+    parser.add_argument("--name", default="replica", help="name of the replica, for those who list processes")
     parser.add_argument("--cores", type=int, default=2, help="processors to use (default: %(default)s)")
     parser.add_argument("--memory", type=int, default=2 * GIB, help="bytes to use in all (default: %(default)s)")
     parser.add_argument("--master", help="Spark master (default: local[cores])")
@@ -133,7 +132,6 @@ def parse(arguments: list[str]) -> ReplicaOptions:
         scratch=args.scratch.absolute(),
         scratch_bytes=args.scratch_size,
         spark_files=args.spark_files.absolute() if args.spark_files else None,
-        name=args.name,
         master=args.master or f"local[{args.cores}]",
         driver_memory=args.driver_memory or f"{max(args.memory // 2 // MIB, HEAP_MIB_MIN)}m",
         tls=CertificateFolder(args.tls_dir.absolute()) if args.tls_dir else None,

@@ -104,9 +104,8 @@ def test_reader_behind_the_since_or_at_the_upper_is_refused(shard: Shard) -> Non
     shard.downgrade_since(4)
 
     for as_of in (3, 10):
-        with pytest.raises(NotReadable, match="its since is 4, its upper 10") as refused:
+        with pytest.raises(NotReadable, match="its since is 4, its upper 10"):
             shard.snapshot(as_of)
-        assert (refused.value.since, refused.value.upper) == (4, 10)
     for lower, upper in ((4, 6), (5, 11)):
         with pytest.raises(NotReadable):
             shard.listen(lower, upper)

@@ -144,11 +144,7 @@ def check_term(log: DeltaLog, term: Term, now: ShardState) -> None:
     """Raises Fenced where a newer term has written."""
     _refuse_deleted(log, now)
     if term < now.term:
-        raise Fenced(
-            f"shard {log.storage.location}: a writer of term {now.term} took over from term {term}; stop",
-            term=term,
-            current_term=now.term,
-        )
+        raise Fenced(f"shard {log.storage.location}: a writer of term {now.term} took over from term {term}; stop")
 
 
 def _refuse_deleted(log: DeltaLog, now: ShardState) -> None:
@@ -172,9 +168,7 @@ def _search(log: DeltaLog, append: Append) -> UpperMove:
             return move
         if entry.upper is not None:
             move = UpperMove(append.expected_upper, entry.upper, entry.commit_id)
-    upper = log.state.frontiers.upper
     raise CommitForgotten(
         f"shard {log.storage.location}: the log does not have the commit any more that left upper "
-        f"{show(append.expected_upper)}; it is {show(upper)} now: compare the contents there",
-        current_upper=upper,
+        f"{show(append.expected_upper)}; it is {show(log.state.frontiers.upper)} now: compare the contents there"
     )

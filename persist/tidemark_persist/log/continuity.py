@@ -48,8 +48,6 @@ class Continuity:
         if epoch is not None and epoch != self.epoch:
             raise self._why or ForeignCommit(
                 f"the table {self.location} was opened again: it was made again, or a backup put in its place",
-                location=self.location,
-                version=0,
                 is_certain=False,
             )
 
@@ -71,7 +69,7 @@ class Continuity:
         known = read_entry(before)
         is_same = after >= before and self.is_tip(known)
         if not is_same:
-            self.replaced(after)
+            self.replaced()
         elif after - before > most:
             self._unknown(before, after)
         else:
@@ -89,12 +87,12 @@ class Continuity:
                 self._unknown(before, after)
                 break
             if not self.follows(entry):
-                self.replaced(version)
+                self.replaced()
                 return False
             if entry.is_foreign:
                 self._committed(entry)
             elif self.is_news(entry):
-                self._begin(version, f"another process has seen that another program changed the table {self.location}")
+                self._begin(f"another process has seen that another program changed the table {self.location}")
             self.took(entry)
             known = entry
         return True
@@ -117,32 +115,28 @@ class Continuity:
     def _committed(self, entry: LogEntry) -> None:
         what = f"version {entry.version} ({entry.operation or 'no operation named'})"
         self._count(entry.timestamp)
-        self._begin(entry.version, f"another program committed {what} to the table {self.location}", entry.operation)
+        self._begin(f"another program committed {what} to the table {self.location}")
 
-    def replaced(self, version: int, reached: int | None = None) -> None:
+    def replaced(self, reached: int | None = None) -> None:
         """Another table is in the place of the one that was read, or that others know. `reached`: the time that a copy
         has, which counts the change alike for all processes that hear of it; None: the change counts as of now."""
         self._count(int(time.time() * 1000) if reached is None else reached)
-        self._begin(version, f"another table was put in the place of the table {self.location}: a backup, for example")
+        self._begin(f"another table was put in the place of the table {self.location}: a backup, for example")
 
-    def files_lost(self, version: int, files: Sequence[DataFile]) -> None:
+    def files_lost(self, files: Sequence[DataFile]) -> None:
         """Live files are lost. The newest time in them counts the change, alike for all processes that find them."""
         self.lost |= {file.path for file in files}
         self._count(min(max(file.max_time for file in files), int(time.time() * 1000)))
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        self._begin(
-            version, f"file {files[0].path}{more} of the table {self.location} is lost: another program deleted it"
-        )
+        self._begin(f"file {files[0].path}{more} of the table {self.location} is lost: another program deleted it")
 
     def _unknown(self, before: int, after: int) -> None:
         """Counts no change: the writer of the entries between has counted those that there were."""
         what = f"this process was {after - before} commits behind the table {self.location}"
-        self._begin(after, f"{what}, and cannot tell any more whether all are of Tidemark", is_certain=False)
+        self._begin(f"{what}, and cannot tell any more whether all are of Tidemark", is_certain=False)
 
-    def _begin(self, version: int, message: str, operation: str = "", *, is_certain: bool = True) -> None:
-        self._why = ForeignCommit(
-            message, location=self.location, version=version, operation=operation, is_certain=is_certain
-        )
+    def _begin(self, message: str, *, is_certain: bool = True) -> None:
+        self._why = ForeignCommit(message, is_certain=is_certain)
         self.epoch = next(_EPOCHS)
 
     def _count(self, at_ms: int) -> None:

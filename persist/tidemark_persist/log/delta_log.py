@@ -283,7 +283,7 @@ class DeltaLog:
         wanted = set(paths) - self.continuity.lost
         lost = [file for file in self.state.files() if file.path in wanted and self.storage.stat(file.path) is None]
         if lost:
-            self.continuity.files_lost(self.version, lost)
+            self.continuity.files_lost(lost)
 
     def check_contents(self) -> None:
         """Raises ShardMismatch where another program left what no reader of a shard understands."""

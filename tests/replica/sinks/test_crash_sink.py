@@ -306,7 +306,7 @@ class Forgetful(ShardHandles):
                 result = real.compare_and_append(*arguments, **named)
                 outer.forgotten = outer.forgotten or named["commit_id"]
                 if named["commit_id"] == outer.forgotten:
-                    raise CommitForgotten("nobody knows whose commit it was", current_upper=result.upper)
+                    raise CommitForgotten("nobody knows whose commit it was")
                 return result
 
         return Cleaned()  # type: ignore[return-value]

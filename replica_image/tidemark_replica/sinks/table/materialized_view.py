@@ -231,7 +231,7 @@ class MaterializedViewSink(Sink):
         its contents. Never waits."""
         location = self._shard.location
         if self._went_back:
-            raise ForeignCommit(WENT_BACK.format(location), location=location, version=0)
+            raise ForeignCommit(WENT_BACK.format(location))
         reader = self._handles.cached_reader(location, self._shard.shard_id)
         if reader is not None:
             reader.check_epoch(self._epoch)
