@@ -48,7 +48,7 @@ from tidemark_replica.sinks.postgres.progress import (
     record_progress,
 )
 from tidemark_replica.sinks.postgres.statements import CHANGES, CONTENTS, Statements
-from tidemark_replica.sinks.postgres.target_table import Connection, TargetTable, create_table, find_table, is_empty
+from tidemark_replica.sinks.postgres.target_table import Connection, create_table, find_table, is_empty
 
 SHARE_BYTES = 32 << 20
 """The wished size of a piece of all contents, as the shard's files have it."""
@@ -95,7 +95,7 @@ class Delivery:
         """Update the table in a transaction. Raises ContentsDiffer, TooManyChanges."""
         progress, table = self._locked(connection)
         contents = self._contents_id
-        if progress.time is None or table is None or progress.relation != table.oid:
+        if progress.time is None or table is None or progress.relation != table:
             raise ContentsDiffer("the table has had no contents of this sink")
         if progress.shard != contents:
             raise ContentsDiffer(
@@ -111,7 +111,7 @@ class Delivery:
             return Reached(progress.time, time)
         if changes.num_rows:
             self._apply(connection, changes)
-        record_progress(connection, self.sink, progress, self.writer, contents, time, table.oid)
+        record_progress(connection, self.sink, progress, self.writer, contents, time, table)
         return Reached(time, time)
 
     def _apply(self, connection: Connection, changes: pa.Table) -> None:
@@ -150,22 +150,22 @@ class Delivery:
             progress.check_claimed(self.sink, self.writer)
             if table is None:
                 table = create_table(connection, self.sink, self.columns)
-            elif (reached := progress.time_of(self._contents_id, table.oid)) is not None and reached > time:
+            elif (reached := progress.time_of(self._contents_id, table)) is not None and reached > time:
                 return Reached(reached, reached)  # another replica was faster
             statements.apply_contents(connection)
-            record_progress(connection, self.sink, progress, self.writer, self._contents_id, time, table.oid)
+            record_progress(connection, self.sink, progress, self.writer, self._contents_id, time, table)
         return Reached(time, time, anew_because=reason)
 
-    def _locked(self, connection: Connection) -> tuple[PostgresSinkProgress, TargetTable | None]:
-        """The progress row, locked and checked, and the table."""
+    def _locked(self, connection: Connection) -> tuple[PostgresSinkProgress, int | None]:
+        """The progress row, locked and checked, and the oid of the table."""
         progress = locked_progress(connection, self.sink)
         progress.check(self.sink, self.writer)
         return progress, find_table(connection, self.sink, self.columns)
 
-    def _locked_for_all(self, connection: Connection) -> tuple[PostgresSinkProgress, TargetTable | None]:
+    def _locked_for_all(self, connection: Connection) -> tuple[PostgresSinkProgress, int | None]:
         """The same, for a table all of whose rows may be replaced. Raises DestinationStopped (TableNotEmpty)."""
         progress, table = self._locked(connection)
-        if table is not None and progress.relation != table.oid and not is_empty(connection, self.sink):
+        if table is not None and progress.relation != table and not is_empty(connection, self.sink):
             raise DestinationStopped(
                 "TableNotEmpty", f"{self._table} has rows that no sink wrote: empty it, or name another table"
             )

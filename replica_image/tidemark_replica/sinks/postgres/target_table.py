@@ -8,7 +8,6 @@ values; a unique index on exactly the key. Columns beyond the view's are the use
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -42,15 +41,9 @@ group by i.indexrelid
 """
 
 
-@dataclass(frozen=True)
-class TargetTable:
-    """A table that was found and checked."""
-
-    oid: int
-
-
-def find_table(connection: Connection, sink: PostgresSink, columns: Sequence[Column]) -> TargetTable | None:
-    """The table; None where there is none. `columns`: the view's. Raises DestinationStopped (TableNotSuitable)."""
+def find_table(connection: Connection, sink: PostgresSink, columns: Sequence[Column]) -> int | None:
+    """The oid of the table, which is checked; None where there is none. `columns`: the view's. Raises
+    DestinationStopped (TableNotSuitable)."""
     for name in (sink.schema, sink.table):
         if len(name.encode()) > NAME_BYTES_MAX:  # the server would take the beginning of it for the name
             raise _not_suitable(sink, f"PostgreSQL's names have {NAME_BYTES_MAX} bytes at most: {name} has more")
@@ -66,11 +59,11 @@ def find_table(connection: Connection, sink: PostgresSink, columns: Sequence[Col
     keys = [set(key) for (key,) in connection.execute(_KEYS, (oid,)).fetchall()]
     if set(sink.key) not in keys:
         raise _not_suitable(sink, f"has no unique index on exactly the key ({', '.join(sink.key)}): create one")
-    return TargetTable(oid)
+    return int(oid)
 
 
-def create_table(connection: Connection, sink: PostgresSink, columns: Sequence[Column]) -> TargetTable:
-    """Creates the table with the key as its primary key, in the transaction of the connection."""
+def create_table(connection: Connection, sink: PostgresSink, columns: Sequence[Column]) -> int:
+    """Creates the table with the key as its primary key, in the transaction of the connection. Returns its oid."""
     defined = [sql.SQL("{} {}").format(sql.Identifier(c.name), sql.SQL(created_type(c.type) or "")) for c in columns]
     key = sql.SQL("primary key ({})").format(names(sink.key))
     made = sql.SQL("create table {} ({})").format(qualified(sink), sql.SQL(", ").join([*defined, key]))
