@@ -131,76 +131,49 @@ class _FileWriter:
 
 
 def replaced(
-    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
-) -> list[PublishedFile]:
-    """Writes the new files, and returns those that they replace. `changes`: consolidated, with `__diff`. Raises
-    RowMissing, PartitionsNotSupported, StorageError."""
-    removed = []
-    of_partition = _by_partition(files)
-    for partition, rows in partitions(changes, written.partition_by):
-        of = of_partition[partition]
-        removed += _replaced_in_partition(written.in_partition(partition), of, rows, file_bytes)
-    return removed
-
-
-def _replaced_in_partition(
-    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
-) -> list[PublishedFile]:
-    of = hashes(changes)
-    negative = np.asarray(pc.less(changes.column(DIFF), 0))
-    lost = LostRows(changes.filter(pa.array(negative)), of[negative])
-    new, new_of = changes.filter(pa.array(~negative)), of[~negative]
-    by_prefix: dict[str, list[PublishedFile]] = defaultdict(list)
-    for file in files:
-        by_prefix[file.prefix].append(file)
-    new_rows = dict(longest(new_of, by_prefix))
-    removed = []
-    for prefix in sorted({*by_prefix, *new_rows}, key=len, reverse=True):
-        added = new.take(pa.array(new_rows.get(prefix, np.zeros(0, np.int64))))
-        removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], lost, added, file_bytes)
-    lost.check_none_left()
-    return removed
-
-
-def separated(
-    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, file_bytes: int
-) -> tuple[list[PublishedFile], list[PublishedFile]]:
-    """Writes files with the same rows as those that they replace, in which the rows that the table is to lose are alone
-    in files of their own. Returns the replaced files, and those of the lost rows. Raises RowMissing,
-    PartitionsNotSupported, StorageError."""
-    removed, lost = list[PublishedFile](), list[PublishedFile]()
-    of_partition = _by_partition(files)
-    for partition, rows in partitions(changes, written.partition_by):
-        of = of_partition[partition]
-        removed += _separated_in_partition(written.in_partition(partition), of, rows, file_bytes, lost)
-    return removed, lost
-
-
-def _separated_in_partition(
     written: WrittenFiles,
     files: Sequence[PublishedFile],
     changes: pa.Table,
     file_bytes: int,
-    lost_files: list[PublishedFile],
+    lost_files: list[PublishedFile] | None = None,
 ) -> list[PublishedFile]:
-    """Adds the files of the lost rows to `lost_files`, and returns the replaced ones."""
+    """Writes the new files, and returns those that they replace. `changes`: consolidated, with `__diff`. With
+    `lost_files` the new files have the same rows as those that they replace, and the rows that the table is to lose are
+    alone in files of their own, which are added to that list. Raises RowMissing, PartitionsNotSupported, StorageError.
+    """
+    removed = []
+    of_partition = _by_partition(files)
+    for partition, rows in partitions(changes, written.partition_by):
+        of = of_partition[partition]
+        removed += _replaced_in_partition(written.in_partition(partition), of, rows, file_bytes, lost_files)
+    return removed
+
+
+def _replaced_in_partition(
+    written: WrittenFiles,
+    files: Sequence[PublishedFile],
+    changes: pa.Table,
+    file_bytes: int,
+    lost_files: list[PublishedFile] | None,
+) -> list[PublishedFile]:
     of = hashes(changes)
     negative = np.asarray(pc.less(changes.column(DIFF), 0))
-    gone = changes.filter(pa.array(negative))
+    gone, new = changes.filter(pa.array(negative)), changes.filter(pa.array(~negative))
     lost = LostRows(gone, of[negative])
     by_prefix: dict[str, list[PublishedFile]] = defaultdict(list)
     for file in files:
         by_prefix[file.prefix].append(file)
-    growing = {prefix for prefix, _ in longest(of[~negative], by_prefix)}
-    removed, none = [], changes.slice(0, 0)
-    for prefix in sorted(by_prefix, key=len, reverse=True):
-        merging = prefix in growing
-        removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], lost, none, file_bytes, merging)
+    new_rows = dict(longest(of[~negative], by_prefix))
+    removed, none = [], np.zeros(0, np.int64)
+    for prefix in sorted({*by_prefix, *new_rows}, key=len, reverse=True):
+        added = new.take(pa.array(new_rows.get(prefix, none) if lost_files is None else none))
+        grows = prefix in new_rows
+        removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], lost, added, file_bytes, grows)
     lost.check_none_left()
-    before = len(written.files)
-    counts = gone.schema.get_field_index(DIFF)
-    written.write("", copies(gone.set_column(counts, DIFF, pc.negate(gone.column(DIFF)))))
-    lost_files += written.files[before:]
+    if lost_files is not None:
+        before, counts = len(written.files), gone.schema.get_field_index(DIFF)
+        written.write("", copies(gone.set_column(counts, DIFF, pc.negate(gone.column(DIFF)))))
+        lost_files += written.files[before:]
     return removed
 
 
@@ -228,12 +201,12 @@ def _replaced_of_prefix(
     lost: LostRows,
     added: pa.Table,
     file_bytes: int,
-    merging: bool = False,
+    grows: bool,
 ) -> list[PublishedFile]:
-    """Writes the new files of one prefix, and returns those that they replace. `merging`: many small files become one
-    although none is touched."""
+    """Writes the new files of one prefix, and returns those that they replace. `grows`: the table gets rows with the
+    prefix, so that many small files become one although none is touched."""
     touched = [file for file in files if lost.may_be_in(written, file)]
-    if not touched and not added.num_rows and not merging:
+    if not touched and not grows:
         return []
     if len(files) - len(touched) >= FILES_PER_PREFIX_MAX:
         touched += [file for file in files if file.size < file_bytes // 2 and file not in touched]

@@ -45,7 +45,6 @@ from tidemark_replica.sinks.published.changed_files import (
     WrittenFiles,
     copies,
     replaced,
-    separated,
     write_new,
 )
 from tidemark_replica.sinks.published.hash_prefix import all_prefixes
@@ -191,7 +190,8 @@ class TablePublication:
         rows. Raises RowMissing."""
         storage = Storage.at(self.options.location)
         with self._writing(storage, table.schema) as written:
-            replaced_files, lost = separated(written, table.files, changes, self.file_bytes)
+            lost = list[PublishedFile]()
+            replaced_files = replaced(written, table.files, changes, self.file_bytes, lost)
         moved = list(written.files)
         if moved or replaced_files:
             change = TableReplacement(published, tuple(moved), tuple(replaced_files), changes_data=False)
