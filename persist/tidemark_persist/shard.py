@@ -46,16 +46,10 @@ Batch: TypeAlias = pa.Table | pa.RecordBatch
 class ShardReader:
     """A handle that reads."""
 
-    def __init__(
-        self,
-        log: DeltaLog,
-        shard_id: ShardId,
-        policy: MaintenancePolicy = DEFAULT_POLICY,
-        lock: RLock | None = None,
-    ) -> None:
+    def __init__(self, log: DeltaLog, shard_id: ShardId, lock: RLock | None = None) -> None:
+        """`lock`: that of another handle on the same log."""
         self.shard_id = shard_id
         self.location = log.storage.location
-        self.policy = policy
         self._log = log
         self._lock = lock or RLock()
         self._table_schema = pa.schema(log.schema.to_arrow())
@@ -243,8 +237,7 @@ class Shard(ShardReader):
         policy: MaintenancePolicy = DEFAULT_POLICY,
         lock: RLock | None = None,
     ) -> None:
-        """`lock`: that of another handle on the same log."""
-        super().__init__(log, shard_id, policy, lock)
+        super().__init__(log, shard_id, lock)
         self._maintenance = Maintenance(log, self._lock, self._table_schema, policy)
         self._has_looked_back = False
 
@@ -362,19 +355,13 @@ def create_or_open(
     return Shard(log, owner, policy)
 
 
-def open_existing(
-    location: str,
-    *,
-    shard_id: str,
-    storage_options: Mapping[str, str] | None = None,
-    policy: MaintenancePolicy = DEFAULT_POLICY,
-) -> Shard:
+def open_existing(location: str, *, shard_id: str) -> Shard:
     """The shard at the location, for writing, of any schema. Raises ShardNotFound where there is none, ShardMismatch
     for another owner's; never creates one."""
-    storage = Storage.at(location, storage_options)
+    storage = Storage.at(location)
     refuse_deleted(storage, shard_id)
     log = DeltaLog(storage)
-    return Shard(log, verify(log, None, shard_id), policy)
+    return Shard(log, verify(log, None, shard_id))
 
 
 def open_shard(location: str, storage_options: Mapping[str, str] | None = None) -> ShardReader:
@@ -385,6 +372,6 @@ def open_shard(location: str, storage_options: Mapping[str, str] | None = None) 
     return ShardReader(log, verify(log, None, None))
 
 
-def delete_shard(location: str, shard_id: str, storage_options: Mapping[str, str] | None = None) -> None:
+def delete_shard(location: str, shard_id: str) -> None:
     """Deletes the shard, also where an earlier deletion was interrupted. Does nothing where there is none."""
-    remove_everything(Storage.at(location, storage_options), ShardId(shard_id))
+    remove_everything(Storage.at(location), ShardId(shard_id))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -57,7 +57,6 @@ def write_staged(
     location: str,
     updates: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
     *,
-    storage_options: Mapping[str, str] | None = None,
     schema: pa.Schema | None = None,
 ) -> StagedFile | None:
     """Write updates beside the shard at `location`, to be committed by its writer. None if there are none.
@@ -70,7 +69,7 @@ def write_staged(
         return None
     table_schema = physical_schema(user_schema(given) if schema is None else schema)
     checked = (check_rows(conform(batch, table_schema), Time(0), EMPTY) for batch in batches)
-    file = write_file(Storage.at(location, storage_options), checked, table_schema)
+    file = write_file(Storage.at(location), checked, table_schema)
     if file is None:
         return None
     return StagedFile(file.path, file.size, file.rows, file.min_time, file.max_time, int(time.time() * 1000))
@@ -82,7 +81,6 @@ def restaged(
     *,
     age_seconds: float = STAGED_AGE_MAX_SECONDS / 2,
     alive: Callable[[], None] = lambda: None,
-    storage_options: Mapping[str, str] | None = None,
 ) -> StagedFile:
     """The file, or a copy of it where it is older than `age_seconds`: vacuum would take it soon. `alive` is called now
     and then while it is copied.
@@ -92,7 +90,7 @@ def restaged(
     """
     if time.time() - staged.staged_ms / 1000 < age_seconds:
         return staged
-    storage = Storage.at(location, storage_options)
+    storage = Storage.at(location)
     if storage.stat(staged.path) is None:
         raise InvalidStagedFile(f"staged file {staged.path} of shard {location} does not exist any more")
     with (
@@ -129,11 +127,9 @@ def new_path() -> str:
     return f"{uuid.uuid4().hex}.parquet"
 
 
-def remove_staged(
-    location: str, files: Iterable[StagedFile], *, storage_options: Mapping[str, str] | None = None
-) -> None:
+def remove_staged(location: str, files: Iterable[StagedFile]) -> None:
     """Delete files that nobody will commit. A file that the store does not delete stays until vacuum takes it."""
-    storage = Storage.at(location, storage_options)
+    storage = Storage.at(location)
     for file in files:
         with suppress(StorageError):
             storage.remove(file.path)

@@ -155,7 +155,7 @@ class ShardHandles:
         is open becomes the writer's handle: its users would get ForeignCommit from a handle of another epoch."""
         reader = self.cached_reader(opened.location, ShardId(opened.shard_id))
         if reader is not None and not isinstance(reader, Shard) and reader.table_id == opened.table_id:
-            opened = Shard.of(reader, opened.policy)
+            opened = Shard.of(reader)
         with self._lock:
             known = self._writers.get(opened.location)
             if known is not None and known.shard_id == opened.shard_id:
