@@ -83,6 +83,7 @@ class PeekReader:
             with closing(self._batches_of(peek, most, skipped, stopped)) as batches:
                 rows = _written(spool, peek, batches, stopped)
             if spool.on_disk:
+                spool.flush()
                 on_failure.pop_all()
                 return StashedResult(spool, rows, skipped.count)
             return PeekRows(spool.in_memory(), rows, skipped.count)

@@ -9,9 +9,9 @@ at its own pace: a piece is read from disk when it is fetched.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,61 +28,47 @@ class ResultSpool:
 
     def __init__(self, stash: ResultStash, spill_above: int | None) -> None:
         self._stash, self._spill_above, self._reserved = stash, spill_above, 0
-        self._memory = bytearray()
-        self._file: int | None = None
+        self._file = tempfile.SpooledTemporaryFile(dir=stash.folder)  # noqa: SIM115 (`close` closes it)
         self._lock = threading.Lock()
         self.size = 0
 
     @property
     def on_disk(self) -> bool:
-        return self._file is not None
+        return self._spill_above is not None and self.size > self._spill_above
 
     def write(self, data: bytes) -> int:
         """Raises StashFull, OSError."""
         view = memoryview(data).cast("B")
         self.size += len(view)
-        if self._file is None:
-            self._memory += view
-            if self._spill_above is not None and self.size > self._spill_above:
-                self._spill()
-        else:
-            self._append(view)
-        return len(view)
+        if self.on_disk:
+            self._stash.reserve(self.size - self._reserved)
+            self._reserved = self.size
+            self._file.rollover()
+        return self._file.write(view)
 
     def in_memory(self) -> bytes:
         """The bytes of a spool that is in memory."""
-        return bytes(self._memory)
+        self._file.seek(0)
+        return self._file.read()
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes of a spool on disk; empty past the end. Raises StashNotFound, OSError."""
         with self._lock:
-            if self._file is None:
+            if self.closed:
                 raise StashNotFound("the stashed answer was dropped; ask the query again")
-            return os.pread(self._file, size, offset) if offset < self.size else b""
+            self._file.seek(min(offset, self.size))
+            return self._file.read(size)
 
     def flush(self) -> None:
-        """Does nothing: writes are not buffered."""
+        """Raises OSError."""
+        self._file.flush()
 
     def close(self) -> None:
         """Frees memory or file; may be called twice."""
-        with self._lock:
-            self.closed, file, self._file = True, self._file, None
-            self._memory.clear()
-        if file is not None:
-            os.close(file)
-            self._stash.give_back(self._reserved)
-
-    def _spill(self) -> None:
-        self._file = self._stash.open_unnamed()
-        self._append(memoryview(bytes(self._memory)))
-        self._memory.clear()
-
-    def _append(self, data: memoryview) -> None:
-        assert self._file is not None
-        self._stash.reserve(len(data))
-        self._reserved += len(data)
-        while data:
-            data = data[os.write(self._file, data) :]
+        with self._lock, suppress(OSError):  # of a disk that is full: what is written is not wanted
+            self.closed, reserved, self._reserved = True, self._reserved, 0
+            self._stash.give_back(reserved)
+            self._file.close()
 
 
 @dataclass(frozen=True)
@@ -98,7 +84,8 @@ class ResultStash:
     """Stashed answers by uuid. Safe to use from several threads."""
 
     def __init__(self, folder: Path, limit: int = STASH_BYTES) -> None:
-        self._folder, self._limit, self._bytes = folder, limit, 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._limit, self._bytes = folder, limit, 0
         self._kept: dict[str, ResultSpool] = {}
         self._lock = threading.Lock()
 
@@ -130,12 +117,6 @@ class ResultStash:
     def clear(self) -> None:
         for uuid in list(self._kept):
             self.drop(uuid)
-
-    def open_unnamed(self) -> int:
-        """The descriptor of a new file without a name."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=self._folder) as file:
-            return os.dup(file.fileno())
 
     def reserve(self, size: int) -> None:
         with self._lock:
