@@ -151,24 +151,27 @@ class StorageIO(FileIO):
         return location.removeprefix(self._root)
 
     def new_input(self, location: str) -> InputFile:
-        return _StoredInput(location, self._storage, self.path(location))
+        return _StoredFile(location, self._storage, self.path(location))
 
     def new_output(self, location: str) -> OutputFile:
-        return _StoredOutput(location, self._storage, self.path(location))
+        return _StoredFile(location, self._storage, self.path(location))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         name = location if isinstance(location, str) else location.location
         self._storage.remove(self.path(name))
 
 
-class _StoredInput(InputFile):
+class _StoredFile(InputFile, OutputFile):
     def __init__(self, location: str, storage: Storage, path: str) -> None:
         super().__init__(location)
         self._storage, self._path = storage, path
+        self._size: int | None = None
 
     def __len__(self) -> int:
-        found = self._storage.stat(self._path)
-        return found.size if found else 0
+        if self._size is None:
+            found = self._storage.stat(self._path)
+            self._size = found.size if found else 0
+        return self._size
 
     def exists(self) -> bool:
         return self._storage.stat(self._path) is not None
@@ -178,11 +181,21 @@ class _StoredInput(InputFile):
             raise FileNotFoundError(f"{self.location} is gone")
         return io.BytesIO(data)
 
+    def put(self, data: bytes) -> None:
+        self._storage.write(self._path, data)
+        self._size = len(data)
+
+    def to_input_file(self) -> InputFile:
+        return self
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return _Written(self)
+
 
 class _Written(io.BytesIO):
     """Writes the whole file when it is closed."""
 
-    def __init__(self, of: _StoredOutput) -> None:
+    def __init__(self, of: _StoredFile) -> None:
         super().__init__()
         self._of = of
 
@@ -190,25 +203,3 @@ class _Written(io.BytesIO):
         if not self.closed:
             self._of.put(self.getvalue())
         super().close()
-
-
-class _StoredOutput(OutputFile):
-    def __init__(self, location: str, storage: Storage, path: str) -> None:
-        super().__init__(location)
-        self._storage, self._path, self._size = storage, path, 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def put(self, data: bytes) -> None:
-        self._storage.write(self._path, data)
-        self._size = len(data)
-
-    def exists(self) -> bool:
-        return self._storage.stat(self._path) is not None
-
-    def to_input_file(self) -> InputFile:
-        return _StoredInput(self.location, self._storage, self._path)
-
-    def create(self, overwrite: bool = False) -> OutputStream:
-        return _Written(self)
