@@ -163,7 +163,7 @@ def test_state_in_a_bucket_agrees_and_survives_failures(volume: Volume) -> None:
 
 
 def test_locks_and_files_are_those_of_one_file_system(volume: Volume) -> None:
-    """The demands of an arrangement store on a folder: one node's lock is there on the other, and goes with its
+    """The demands of scratch on a folder: one node's lock is there on the other, and goes with its
     process; a file is there under its name at once, or not at all; what one node replaces or deletes, the other sees
     so."""
     a, b, lock, file = volume.a, volume.b, f"{volume.folder}/lock", f"{volume.folder}/file"

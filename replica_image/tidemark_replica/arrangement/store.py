@@ -1,14 +1,13 @@
 """The arrangement store: the current manifests and the pins of one incarnation, hence the files in use.
 
-    <root>/<incarnation>/<arrangement>/<step>-<attempt>-<n>.arrow
-           └ .lock, held while the incarnation lives: the next one removes incarnations without a lock
+    <directory>/<arrangement>/<step>-<attempt>-<n>.arrow
 
-    install ──> current manifest ──commit──> newer manifest         every current manifest and every pin is a user of
-    its
-                     └──pin──> held by a step, an importer, a peek  files; a file without users is deleted
+    install ──> current manifest ──commit──> newer manifest         every current manifest and every pin
+                     └──pin──> held by a step, an importer, a peek  is a user of its files;
+                                                                    a file without users is deleted
 
-State is scratch: it ends with the incarnation, and the next one hydrates anew. So nothing is synced, and a crash leaves
-at worst files that the next incarnation removes.
+State is scratch: it ends with the incarnation, and the next one hydrates anew. So nothing is synced, and the files of a
+process that was killed go with its scratch folder (`process/scratch.py`).
 
 The counts of users, and the bytes of all files, live in the driver, under one lock. Tasks only write files under their
 step's name. `sweep` deletes the files that steps left without committing them (failed, cancelled and speculative
@@ -19,19 +18,15 @@ A change of users is decided in memory, at once or not at all; files are deleted
 the next sweep, so no change to a manifest fails because of a file. Nothing touches the disk while it holds the lock.
 """
 
-import fcntl
 import logging
-import os
 import shutil
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO
 
 from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.batches.file_deleter import FileDeleter, Removal
@@ -41,15 +36,14 @@ from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import FULL, LITTLE_BYTES, MUCH_BYTES, SCARCE, StepId
 
 LOG = logging.getLogger(__name__)
-_LOCK = ".lock"
 
 
 class ArrangementStore:
     """The arrangements of one incarnation of a replica."""
 
-    def __init__(self, root: Path, *, limit_bytes: int | None = None, waits_for_disk: bool = True) -> None:
-        """`limit_bytes`: the bytes that all files may have (None: any number). `waits_for_disk`: delete unused files
-        before a method returns, not on a thread.
+    def __init__(self, directory: Path, *, limit_bytes: int | None = None, waits_for_disk: bool = True) -> None:
+        """`directory`: no other store's. `limit_bytes`: the bytes that all files may have (None: any number).
+        `waits_for_disk`: delete unused files before a method returns, not on a thread.
         """
         self._limit = limit_bytes
         self._deleter = None if waits_for_disk else FileDeleter()
@@ -60,14 +54,14 @@ class ArrangementStore:
         self._scarce, self._full = False, False
         self._busy: set[str] = set()
         self._merging: set[StepId] = set()
-        self.directory, self._lock = _new_incarnation(root)
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:
         """End the incarnation and delete its files."""
         if self._deleter is not None:
             self._deleter.close()
         shutil.rmtree(self.directory, ignore_errors=True)
-        self._lock.close()
 
     @property
     def bytes(self) -> int:
@@ -284,35 +278,11 @@ def _replaced(moves: Iterable[tuple[Manifest, Manifest]]) -> int:
     return size
 
 
-def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:
-    """A new directory under `root`, locked while this process lives. Removes directories without a lock."""
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / _LOCK).open("ab") as all_of_root:
-        fcntl.flock(all_of_root, fcntl.LOCK_EX)  # no other process is between making its directory and locking it
-        for other in root.iterdir():
-            if other.is_dir() and _is_dead(other):
-                shutil.rmtree(other, ignore_errors=True)
-        directory = root / f"incarnation-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        directory.mkdir()
-        lock = (directory / _LOCK).open("ab")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    return directory, lock
-
-
 def _removed(path: Path) -> bool:
     """Delete a file. Returns whether it is gone; otherwise a sweep tries again."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         LOG.debug("%s stays: %s", path, error)
-        return False
-    return True
-
-
-def _is_dead(directory: Path) -> bool:
-    try:
-        with (directory / _LOCK).open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
         return False
     return True

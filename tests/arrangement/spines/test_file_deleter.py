@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,6 @@ from tests.stored_files import stored_files
 from tests.stuck_folders import StuckFolders
 from tests.waiting import BOUND, until
 from tidemark_replica.arrangement import store as store_module
-from tidemark_replica.arrangement.batches import file_deleter
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
@@ -129,49 +125,6 @@ def test_a_pinned_file_is_read_to_the_end(store: ArrangementStore, disk: Disk) -
     until(lambda: on_disk(store) == store.current(A).files)
 
 
-def test_waiting_deletions_are_bounded(store: ArrangementStore, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that hangs for long: the rest is swept."""
-    monkeypatch.setattr(file_deleter, "MAX_WAITING", 1)
-    old = store.current(A)
-    for at in range(1, 4):
-        store.commit(store.current(A), with_batches(old, slice(at, 4)))
-        until(lambda: disk.asked)
-    disk.works.set()
-    until(lambda: old.batches[1].file not in on_disk(store))
-    assert on_disk(store) == {b.file for b in old.batches[2:]}
-    assert store.sweep(()) == 1
-    assert on_disk(store) == store.current(A).files
-
-
-def test_where_no_thread_can_be_started_it_is_tried_again(
-    store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With what waits, when there is more; the commit stands."""
-    old = store.current(A)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", _refused)
-        store.commit(old, with_batches(old, slice(1, 4)))
-    assert on_disk(store) == old.files
-    store.commit(store.current(A), with_batches(old, slice(2, 4)))
-    until(lambda: on_disk(store) == store.current(A).files)
-
-
-def test_when_nothing_comes_any_more_the_thread_ends_and_another_takes_its_place(
-    store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Commit by commit, each with a thread of its own."""
-    monkeypatch.setattr(file_deleter, "LINGER_SECONDS", 0.0)
-    others, old = threading.enumerate(), store.current(A)
-    for at in range(1, 4):
-        store.commit(store.current(A), with_batches(old, slice(at, 4)))
-        until(lambda: on_disk(store) == store.current(A).files)
-        until(lambda: not [t for t in threading.enumerate() if t.name == file_deleter.THREAD and t not in others])
-
-
-def _refused(thread: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
-
-
 def test_an_end_waits_for_no_file(tmp_path: Path, disk: Disk) -> None:
     """All of the incarnation goes at once, with what waits."""
     store = ArrangementStore(tmp_path, waits_for_disk=False)
@@ -180,50 +133,3 @@ def test_an_end_waits_for_no_file(tmp_path: Path, disk: Disk) -> None:
     until(lambda: disk.asked)
     store.close()
     assert not store.directory.exists()
-
-
-DIES = """
-import os, pathlib, sys, threading
-from tests.arrangement.spines.batches import LAYOUT, arranged
-from tests.arrangement.histories import A
-from tidemark_replica.arrangement import store as store_module
-from tidemark_replica.arrangement.spines.manifest import Manifest
-
-asked = threading.Event()
-
-def hangs(path):
-    asked.set()
-    threading.Event().wait()
-
-store = store_module.ArrangementStore(pathlib.Path(sys.argv[1]), waits_for_disk=False)
-store.install(arranged(store.directory, 4, 3))
-if sys.argv[2] == "commit":
-    store_module._removed = hangs
-    old = store.current(A)
-    store.commit(old, Manifest.empty(A, LAYOUT, 0).append(old.batches[:1], 0, old.upper))
-else:
-    os.rmdir = hangs
-    store.remove(A)
-asked.wait()
-print(store.directory, flush=True)
-threading.Event().wait()
-"""
-
-
-@pytest.mark.parametrize(("of", "left"), [("commit", 4), ("drop", 0)])
-def test_crash_the_next_incarnation_sweeps_pending_deletions(tmp_path: Path, of: str, left: int) -> None:
-    """The process is killed between a commit and the deletion of what it replaced; or when of what was dropped all is
-    gone but the folder."""
-    child = subprocess.Popen([sys.executable, "-c", DIES, str(tmp_path), of], stdout=subprocess.PIPE, text=True)
-    try:
-        assert child.stdout is not None
-        directory = Path(child.stdout.readline().strip())
-    finally:
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait(BOUND)
-    assert len(list(directory.glob(f"{A}/*.arrow"))) == left
-    assert (directory / A).exists()
-    store = ArrangementStore(tmp_path, waits_for_disk=False)
-    assert not directory.exists()
-    assert list(tmp_path.glob("*/*/")) == []
-    store.close()

@@ -1,7 +1,5 @@
-"""The store keeps a file exactly as long as a manifest or a pin names it, also across deaths of the process."""
+"""The store keeps a file exactly as long as a manifest or a pin names it."""
 
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -119,26 +117,6 @@ def test_crash_half_written_file_is_never_seen(store: ArrangementStore) -> None:
     attempt(store, 1)
     assert store.sweep(running=[]) == 1
     assert on_disk(store) == store.current(A).files
-
-
-def test_crash_the_next_incarnation_removes_a_dead_ones_files(tmp_path: Path) -> None:
-    """A killed process leaves its directory; a living one's is left alone."""
-    script = (
-        "import os, pathlib, sys\n"
-        "from tidemark_replica.arrangement.store import ArrangementStore\n"
-        "s = ArrangementStore(pathlib.Path(sys.argv[1]))\n"
-        "(s.directory / 'a').mkdir(); (s.directory / 'a' / 'f.arrow').write_bytes(b'x')\n"
-        "print(s.directory, flush=True); os.kill(os.getpid(), 9)\n"
-    )
-    dead = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True).stdout.strip()
-    assert (Path(dead) / "a" / "f.arrow").exists()
-    living = ArrangementStore(tmp_path)
-    assert not Path(dead).exists()
-    second = ArrangementStore(tmp_path)
-    assert living.directory.exists()
-    for opened in (living, second):
-        opened.close()
-        assert not opened.directory.exists()
 
 
 def test_a_step_past_the_disk_limit_fails_by_the_arrangements_name(tmp_path: Path) -> None:

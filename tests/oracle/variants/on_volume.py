@@ -16,6 +16,8 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+import uuid
+from contextlib import closing
 from pathlib import Path
 
 from tests.oracle.check import Case
@@ -25,6 +27,7 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.tables import T
 from tests.waiting import BOUND
 from tidemark_protocol.frontier import Frontier
+from tidemark_replica.process.scratch import Scratch
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.spark.session import start_spark
@@ -59,8 +62,9 @@ def run(
     oracle: Oracle, history: History, folder: Path, place: str, waits: tuple[int, ...] = (), *, check: bool = False
 ) -> Updates:
     """The updates of all steps; `check`: they are what Spark answers as a batch."""
-    with harness(oracle.spark, folder, CASE.tables, history) as of:
-        say(f"incarnations {len(list((folder / 'arrangements').glob('incarnation-*')))}")
+    scratch = Scratch(folder, uuid.uuid4().hex)
+    with closing(scratch), harness(oracle.spark, scratch.folder, CASE.tables, history) as of:
+        say(f"incarnations {sum(path.is_dir() for path in folder.iterdir())}")
         description = oracle.describe(CASE, of)
         dataflow, made = of.build(description), Updates()
         for number, bound in enumerate(history.times):

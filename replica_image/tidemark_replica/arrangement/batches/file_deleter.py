@@ -1,70 +1,41 @@
 """Deleting unused files on a thread of its own, so that no caller waits for a slow disk.
 
     commit, end of a pin, end of a step, drop ──removal──> waiting ──the thread──> done
-                                         └── too many wait, no thread can be started, the process dies:
-                                             the files stay for a sweep, or for the next incarnation
+                                                   └── the process ends: the files go with its scratch folder
 
 No state depends on when a file is deleted: no manifest and no pin names it, and its name is never used again. A removal
-may therefore be skipped, and run twice.
+may therefore be skipped, and run twice. Waiting removals are bounded by the files that scratch can hold.
 """
 
 import logging
 import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 LOG = logging.getLogger(__name__)
-MAX_WAITING = 65_536
-"""Removals that may wait; more are dropped. A step leaves one or two."""
-LINGER_SECONDS = 10.0
-THREAD = "delete files of state"
 
 Removal = Callable[[], None]
 
 
 class FileDeleter:
-    """Runs removals on a thread, which ends LINGER_SECONDS after the last one."""
+    """Runs removals one after the other on a thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # garbage collection inside it may end a pin, which adds removals
-        self._waiting: SimpleQueue[Removal] = SimpleQueue()
-        self._runs, self._closed = False, False
+        self._waiting: SimpleQueue[Removal | None] = SimpleQueue()
+        """Its `put` may be called inside itself: garbage collection may end a pin."""
+        threading.Thread(target=self._run, name="delete files of state", daemon=True).start()
 
     def add(self, removal: Removal) -> None:
         """Schedule a removal. Returns at once."""
-        with self._lock:
-            if self._closed or self._waiting.qsize() >= MAX_WAITING:
-                return
-            self._waiting.put(removal)
-            if not self._runs:
-                self._runs = self._start_thread()
+        self._waiting.put(removal)
 
     def close(self) -> None:
-        """Drop the waiting removals. A removal that runs is not awaited."""
-        with self._lock:
-            self._closed, self._waiting = True, SimpleQueue()
-
-    def _start_thread(self) -> bool:
-        try:
-            threading.Thread(target=self._run, name=THREAD, daemon=True).start()
-        except RuntimeError:  # the system allows no more threads now; the next removal tries again, with this one
-            return False
-        return True
+        """End the thread after the waiting removals, which are not awaited."""
+        self._waiting.put(None)
 
     def _run(self) -> None:
-        while (removal := self._next()) is not None:
+        for removal in iter(self._waiting.get, None):
             try:
                 removal()
             except Exception:
                 LOG.exception("files of state could not be deleted; a sweep tries again")
-
-    def _next(self) -> Removal | None:
-        """The removal that has waited longest; None ends the thread."""
-        while True:
-            try:
-                return self._waiting.get(timeout=LINGER_SECONDS)
-            except Empty:
-                with self._lock:
-                    if self._waiting.empty():
-                        self._runs = False
-                        return None
