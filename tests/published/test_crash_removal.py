@@ -19,6 +19,7 @@ from tests.published.test_publication import View, contents
 from tests.published.test_readers import changed_table
 from tests.s3_fixtures import Place
 from tidemark_persist import PersistError, Storage, StorageError, delete_shard
+from tidemark_persist.log import deletion
 from tidemark_persist.log.deletion import SECONDS_MAX
 from tidemark_persist.storage.storage import TOMBSTONE
 from tidemark_protocol.ids import Time
@@ -156,7 +157,8 @@ def test_each_step_looks_at_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     published(tmp_path)
     now, of = [0.0], PublishedTable if step == "take_all_away" else Storage
     change, steps = getattr(of, step), list[str]()
-    monkeypatch.setattr(table_removal, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for module in (table_removal, deletion):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def slow(*arguments: Any) -> None:
         steps.append(step)

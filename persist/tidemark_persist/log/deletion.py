@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 
 from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
 from tidemark_persist.log.delta_log import DeltaLog
@@ -53,20 +54,34 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
             return
     if owner != shard_id:
         raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
-    while left := _remaining_files(storage):  # a writer may add files during a listing
+    remove_marked(storage, {"shard": shard_id}, lambda: _remaining_files(storage), COMMON_NAMES, until)
+
+
+def remove_marked(
+    storage: Storage,
+    tombstone: Mapping[str, str],
+    list_files: Callable[[], Sequence[str]],
+    common_names: str | tuple[str, ...],
+    until: float,
+) -> None:
+    """Removes the files of a location that has the tombstone, and then that. `common_names`: folders whose files have
+    the same names in the next table. Raises StorageError after `until`, in monotonic seconds.
+    """
+    while left := list_files():  # a writer may add files during a listing
         for path in left:
-            if path.startswith(COMMON_NAMES) and read_tombstone(storage) != shard_id:
-                return  # another process has finished; the files are of the next shard
-            _check_deadline(storage, until)
+            if path.startswith(common_names) and storage.read_json(TOMBSTONE) != tombstone:
+                return  # another process has finished; the files are of the next table
+            check_deadline(storage, until)
             storage.remove(path)
-    _check_deadline(storage, until)
+    check_deadline(storage, until)
     storage.remove(TOMBSTONE)
     storage.remove_empty_folders()
 
 
-def _check_deadline(storage: Storage, until: float) -> None:
+def check_deadline(storage: Storage, until: float) -> None:
+    """Raises StorageError after `until`, in monotonic seconds."""
     if time.monotonic() > until:
-        raise StorageError(f"shard {storage.location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
+        raise StorageError(f"{storage.location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
 
 
 def _remaining_files(storage: Storage) -> list[str]:
@@ -90,6 +105,6 @@ def _write_tombstone(storage: Storage, shard_id: ShardId, log: DeltaLog | None, 
 
     log.follow()
     transact(log, decide)
-    _check_deadline(storage, until)
+    check_deadline(storage, until)
     storage.write_json(TOMBSTONE, {"shard": owner})
     return owner

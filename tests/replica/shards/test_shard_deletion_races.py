@@ -17,6 +17,7 @@ from tests.replica.worker_loop import Loop
 from tests.storage.ingestion_samples import description, tpch_tables
 from tests.waiting import BOUND
 from tidemark_persist import Shard, ShardDeleted, create_or_open, shard_writers
+from tidemark_persist.log import deletion
 from tidemark_protocol.ids import ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import DeleteShard, DropIngestion, RunIngestion
 from tidemark_protocol.messages.responses import ShardDeleted as Deleted
@@ -28,7 +29,6 @@ from tidemark_replica.command_loop import storage_state
 from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.shards import shards
-from tidemark_replica.sinks.published import table_removal
 from tidemark_replica.spark.session import SparkHolder
 
 SPEC = TpchSource("0.001", 100, 7)
@@ -101,7 +101,7 @@ def test_a_deletion_that_starts_too_late_leaves_a_published_table(
     of, at, loop = view.publication(tmp_path), Time(view.step(30)), Loop()
     of.publish(at)
     state = state_of(loop, tmp_path)
-    monkeypatch.setattr(table_removal, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600))
+    monkeypatch.setattr(deletion, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600))
     state.apply(DeleteShard(removal_id("", of.options.owner, of.options.location), of.options.location))
     loop.run_until(lambda: bool(loop.said), state.maintain)
     (answer,) = loop.said

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 
 from tidemark_persist import PersistError, Storage, StorageError
-from tidemark_persist.log.deletion import SECONDS_MAX
+from tidemark_persist.log.deletion import SECONDS_MAX, check_deadline, remove_marked
 from tidemark_persist.storage.storage import LOG_DIR, TOMBSTONE
 from tidemark_replica.sinks.published.hash_prefix import is_data_file
 from tidemark_replica.sinks.published.iceberg_follower import drop_noted
@@ -66,27 +66,19 @@ def remove_published(
         try:
             if open_table(options) is not None:
                 _require_no_table_below(storage)
-            if not _stop_publishers(options, until):
+            if not _stop_publishers(storage, options, until):
                 if not shared:
                     _remove_uncommitted(storage, until)
                 return
         except PublishedByAnother:
             return
-        _check_deadline(location, until)
+        check_deadline(storage, until)
         storage.write_json(TOMBSTONE, {"published": owner})
     elif found.get("published") != owner:
         return
     _require_no_table_below(storage)
     drop_noted(storage, owner, secrets or SourceSecrets(None))
-    while left := list(_files(storage)):  # a writer may add files during a listing
-        for path in left:
-            if path.startswith(LOG_DIR) and storage.read_json(TOMBSTONE) != {"published": owner}:
-                return  # another process has finished; the log is of the next table
-            _check_deadline(location, until)
-            storage.remove(path)
-    _check_deadline(location, until)
-    storage.remove(TOMBSTONE)
-    storage.remove_empty_folders()
+    remove_marked(storage, {"published": owner}, lambda: list(_files(storage)), LOG_DIR, until)
 
 
 def is_published(location: str, owner: str) -> bool:
@@ -103,12 +95,7 @@ def refuse_deleted(storage: Storage) -> None:
         raise TableBeingDeleted(f"the table at {storage.location} is being deleted")
 
 
-def _check_deadline(location: str, until: float) -> None:
-    if time.monotonic() > until:
-        raise StorageError(f"{location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
-
-
-def _stop_publishers(options: TableOptions, until: float) -> bool:
+def _stop_publishers(storage: Storage, options: TableOptions, until: float) -> bool:
     """Whether there is such a table. No publisher of the Dataflow commits to it afterwards. Raises PublishedByAnother,
     StorageError."""
     for _ in range(COMMITS_MAX):
@@ -118,7 +105,7 @@ def _stop_publishers(options: TableOptions, until: float) -> bool:
                 return False
             table.check_dataflow()
             table.check_term()
-            _check_deadline(options.location, until)
+            check_deadline(storage, until)
             table.take_all_away()
             return True
         except PublishedByLater:
@@ -132,7 +119,7 @@ def _remove_uncommitted(storage: Storage, until: float) -> None:
     """Deletes the data files of a first publication that died before its commit."""
     for file in storage.list(""):
         if is_data_file(file.path):
-            _check_deadline(storage.location, until)
+            check_deadline(storage, until)
             storage.remove(file.path)
     storage.remove_empty_folders()
 
