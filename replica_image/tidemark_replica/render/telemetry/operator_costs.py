@@ -27,7 +27,7 @@ from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
 from tidemark_replica.render.plan.plan_nodes import PlanNode
 from tidemark_replica.render.task.timing import OperatorTimes
 from tidemark_replica.render.telemetry.operator_channels import Channel, channels, nearest_stages
-from tidemark_replica.render.telemetry.operator_names import numbered, operator_kind, operator_name
+from tidemark_replica.render.telemetry.operator_names import name_operator, numbered
 
 OperatorIndex = int
 """The position of an operator among those of its dataflow."""
@@ -129,10 +129,10 @@ class OperatorCosts:
                 found["", loop.name] = ("recursion", "LetRec", loop.arrangements, of)
                 continue
             for node in _bottom_up(fragment.stage):
-                if (name := operator_name(node, self._ids)) is not None:
+                if (named := name_operator(node, self._ids)) is not None:
                     mentions = tuple(_mentioned(_names(node), self._own))
                     of = self._plan_node(node, mentions)
-                    found.setdefault(self._key(node), (name, operator_kind(node), mentions, of))
+                    found.setdefault(self._key(node), (*named, mentions, of))
         return found
 
     def _plan_node(self, node: p.Pipeline, mentions: Sequence[ArrangementId]) -> PlanNode | None:

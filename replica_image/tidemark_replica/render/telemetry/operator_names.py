@@ -22,66 +22,45 @@ from tidemark_replica.kernels.threshold import ThresholdSpec
 from tidemark_replica.kernels.window.window import WindowFunction
 from tidemark_replica.render.plan import pipeline as p
 
-_KERNELS: Mapping[type, str] = {
-    RecursionLimitSpec: "limit of iterations",
-    ChangesSpec: "changes",
-    ExtremesSpec: "min/max",
-    ReevaluatedGroupsSpec: "groups",
-    ArrangeInputSpec: "arrange",
-    SelfJoinSpec: "join",
-    PartialFirstRowsSpec: "partial top-k",
-    PartialSumsSpec: "partial sums",
-    ReduceSpec: "reduce",
-    TemporalSpec: "temporal filter",
-    ThresholdSpec: "threshold",
-    TopKSpec: "top-k",
+_KERNELS: Mapping[type, tuple[str, str]] = {
+    RecursionLimitSpec: ("limit of iterations", "LetRec"),
+    ChangesSpec: ("changes", "Changes"),
+    ExtremesSpec: ("min/max", "Reduce"),
+    ReevaluatedGroupsSpec: ("groups", "Reduce"),
+    ArrangeInputSpec: ("arrange", "Reduce"),
+    SelfJoinSpec: ("join", "Join"),
+    PartialFirstRowsSpec: ("partial top-k", "Reduce"),
+    PartialSumsSpec: ("partial sums", "Reduce"),
+    ReduceSpec: ("reduce", "Reduce"),
+    TemporalSpec: ("temporal filter", "Mfp"),
+    ThresholdSpec: ("threshold", "Threshold"),
+    TopKSpec: ("top-k", "TopK"),
 }
+"""The name, and the word of `explain`."""
 
 
-def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> str | None:
-    """The name of a node; None for a node without state that reads nothing from outside. `ids`: those of indexes."""
+def name_operator(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> tuple[str, str] | None:
+    """The name of a node, and its word of `explain`; None for a node without state that reads nothing from outside.
+    `ids`: those of indexes."""
     match node:
         case p.Source(id):
-            return f"read {plain_name(id)}"
+            return f"read {plain_name(id)}", "Get"
         case p.IndexSource(arrangement):
-            return f"read {plain_name(ids[arrangement])}" if arrangement in ids else None
+            return (f"read {plain_name(ids[arrangement])}", "Get") if arrangement in ids else None
         case p.ArrangeKernel(arrangement):
-            return f"index {plain_name(ids[arrangement])}" if arrangement in ids else "arrange"
+            return f"index {plain_name(ids[arrangement])}" if arrangement in ids else "arrange", "ArrangeBy"
         case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():
-            return "join"
+            return "join", "Join"
+        case p.Kernel(ReevaluatedGroupsSpec(function=WindowFunction())):
+            return "groups", "Window"
         case p.Kernel(spec):
             return _KERNELS.get(type(spec))
         case p.ContinualTaskKernel():
-            return "at changes"
+            return "at changes", "Changes"
         case p.LoopInTask():
-            return "recursion"
+            return "recursion", "LetRec"
         case _:
             return None
-
-
-def operator_kind(node: p.Pipeline) -> str:
-    """The word of `explain` for a node with a name."""
-    match node:
-        case p.Source() | p.IndexSource():
-            return "Get"
-        case p.ArrangeKernel():
-            return "ArrangeBy"
-        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel() | p.Kernel(SelfJoinSpec()):
-            return "Join"
-        case p.LoopInTask() | p.Kernel(RecursionLimitSpec()):
-            return "LetRec"
-        case p.Kernel(ReevaluatedGroupsSpec(function=WindowFunction())):
-            return "Window"
-        case p.Kernel(TemporalSpec()):
-            return "Mfp"
-        case p.Kernel(ThresholdSpec()):
-            return "Threshold"
-        case p.Kernel(TopKSpec()):
-            return "TopK"
-        case p.ContinualTaskKernel() | p.Kernel(ChangesSpec()):
-            return "Changes"
-        case _:
-            return "Reduce"
 
 
 def numbered(names: Sequence[str]) -> list[str]:

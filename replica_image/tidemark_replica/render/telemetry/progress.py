@@ -24,7 +24,7 @@ from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragment, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, Frame, StageFrame, UnionFrame
 from tidemark_replica.render.task.progress_counters import OperatorCount, has_reported, read_counts
-from tidemark_replica.render.telemetry.operator_names import numbered, operator_name
+from tidemark_replica.render.telemetry.operator_names import name_operator, numbered
 
 BUSY, DONE = 99.0, 100.0
 """An operator that has read all its input may still work; it is done when it has ended."""
@@ -190,9 +190,9 @@ class _StageProgress:
             self.fragment.published[node.name] = point.rows
         if isinstance(node, p.ArrangeKernel):
             self.fragment.published[node.arrangement] = point.rows
-        name = operator_name(node, self.fragment.ids)
-        if name is not None:
-            self.fragment.operators.append(OperatorProgress(name, point.percent, point.rows))
+        named = name_operator(node, self.fragment.ids)
+        if named is not None:
+            self.fragment.operators.append(OperatorProgress(named[0], point.percent, point.rows))
         return point
 
     def _reached(self, node: p.Pipeline, counted: OperatorCount) -> _Position:
