@@ -57,7 +57,7 @@ def _admitting_at_once(self: Conversation, data: bytes) -> None:
         self._stages.accept(command)
         if isinstance(command, Hello):
             self._client = Client(command, self.outbox)
-            self._gate.admit(command, self._client)
+            self._gate.admit(self._client)
     if self._client is not None:
         self._mailbox.post(CommandsArrived(self._client, tuple(commands)))
 

@@ -214,7 +214,7 @@ class SimReplica:
         hello = Hello(f"nonce {self._greeted}", Epoch(TERM, self._greeted))
         self._outbox, self._initialized = Outbox(), False
         self._client = Client(hello, self._outbox)
-        self._gate.admit(hello, self._client)
+        self._gate.admit(self._client)
         self._deliver(hello, CreateInstance(CONFIG))
 
     def take(self, command: Command) -> None:

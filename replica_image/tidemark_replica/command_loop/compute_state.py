@@ -31,14 +31,13 @@ from tidemark_protocol.messages.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from tidemark_protocol.messages.responses import Response
 from tidemark_replica.command_loop.describe import InstalledSummary
 from tidemark_replica.command_loop.executors import ExecutorWatch
 from tidemark_replica.command_loop.runtime_settings import RuntimeSettings
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.errors import ConfigChanged
-from tidemark_replica.events.client import Responder
+from tidemark_replica.events.client import Client, Responder
 from tidemark_replica.peek.peek_queue import PeekQueue
 from tidemark_replica.shards.shards import ShardWatch
 from tidemark_replica.shards.store_watch import StoreWatch
@@ -78,7 +77,7 @@ class ComputeState:
 
     def detach(self) -> None:
         """The client has disconnected: its peeks end, everything else goes on."""
-        self._respond.detach()
+        self._respond.client = None
         self._peeks.drop_all()
 
     @property
@@ -87,15 +86,10 @@ class ComputeState:
         assert self._config is not None
         return self._config.storage_location
 
-    def reconcile(
-        self,
-        commands: Sequence[Command],
-        send: Callable[[Response], None],
-        has_room: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def reconcile(self, commands: Sequence[Command], client: Client) -> None:
         """Brings the replica to the state that the commands describe, reuses what it can, and serves the client from
         now on."""
-        self._respond.attach(send, has_room)
+        self._respond.client = client
         self._watch.report_again()
         self._store.report_again()
         self._executors.report_again()

@@ -112,7 +112,7 @@ class CommandLoop:
                 self._state.apply(command)
             elif isinstance(command, InitializationComplete):
                 collected, self._collected = self._collected, None
-                self._state.reconcile(collected, client.send, lambda: client.has_room)
+                self._state.reconcile(collected, client)
             else:
                 self._collected.append(command)
         except ProtocolError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from tidemark_protocol.messages.commands import Hello
 from tidemark_protocol.messages.responses import Response
@@ -49,20 +48,13 @@ class Responder:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._send: Callable[[Response], None] | None = None
-        self._room: Callable[[], bool] = lambda: True
-
-    def attach(self, send: Callable[[Response], None], room: Callable[[], bool] = lambda: True) -> None:
-        self._send, self._room = send, room
-
-    def detach(self) -> None:
-        self._send = None
+        self.client: Client | None = None
 
     def has_room(self) -> bool:
         """Whether the client reads fast enough; True without a client."""
-        return self._send is None or self._room()
+        return self.client is None or self.client.has_room
 
     def __call__(self, response: Response) -> None:
-        if self._send is not None:
+        if self.client is not None:
             self._metrics.response(response)
-            self._send(response)
+            self.client.send(response)

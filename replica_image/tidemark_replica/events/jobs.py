@@ -47,14 +47,10 @@ class Job:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._cancelled = False  # nobody waits for it, and an event costs as much as the rest of a short job
+        self.cancelled = False  # nobody waits for it, and an event costs as much as the rest of a short job
 
     def cancel(self) -> None:
-        self._cancelled = True
-
-    @property
-    def cancelled(self) -> bool:
-        return self._cancelled
+        self.cancelled = True
 
 
 class Pool(Protocol):

@@ -138,7 +138,7 @@ class Conversation:
         for command in commands:
             if isinstance(command, Hello):
                 client = Client(command, self.outbox)
-                self._gate.admit(command, client)
+                self._gate.admit(client)
                 self._client = client
         if self._client is not None and commands:
             self._client.acquire_frame()
