@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from tests.waiting import BOUND, until
-from tidemark_replica.render import RenderedDataflow, Step
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.stepped_dataflow import Step
 
 __all__ = ["BOUND", "Attempt", "until"]
 

@@ -25,7 +25,8 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render import RenderedDataflow, build
+from tidemark_replica.render.build import build
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
 from tidemark_replica.render.execution.step_shape import ExchangePolicy

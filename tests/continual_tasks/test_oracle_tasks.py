@@ -15,7 +15,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tidemark_replica.dataflow import renderer
-from tidemark_replica.render import build
+from tidemark_replica.render.build import build
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
 pytestmark = [pytest.mark.spark, pytest.mark.broad]

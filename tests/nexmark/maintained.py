@@ -18,7 +18,7 @@ from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.messages.planning import Catalogue, ExportRequest, Planned, PlanRequest, Relation, ViewRequest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.storage.nexmark.tables import TABLES
 
 _TYPES = {name: Table(tuple((c.name, str(c.type)) for c in t.columns), ()) for name, t in TABLES.items()}

@@ -32,8 +32,10 @@ from tidemark_protocol.plan.dataflow import (
 from tidemark_protocol.plan.lir import Plan
 from tidemark_protocol.types import Column
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render import RenderedDataflow, StepOutcome, build
+from tidemark_replica.render.build import build
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution.background_merges import merge_pool
+from tidemark_replica.render.stepped_dataflow import StepOutcome
 from tidemark_replica.values.arrow_types import arrow_type
 
 OBJECT, INDEX, SINK = GlobalId("object"), GlobalId("index"), GlobalId("sink")

@@ -19,7 +19,8 @@ from tests.oracle.variants.faults import Fault, run_faulty
 from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import OutOfMemory, RenderedDataflow, StepCancelled, StepFailed
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import OutOfMemory, StepCancelled, StepFailed
 from tidemark_replica.render.execution import prepare
 
 pytestmark = pytest.mark.spark

@@ -28,7 +28,7 @@ from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import StepFailed
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution import prepare
 
 pytestmark = [pytest.mark.spark, pytest.mark.broad]

@@ -24,7 +24,8 @@ from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import refs
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import RenderedDataflow, StepCancelled, StepFailed
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepCancelled, StepFailed
 from tidemark_replica.render.step_worker.pool import StepWorkers
 
 pytestmark = pytest.mark.spark

@@ -21,7 +21,8 @@ from tests.oracle.variants.faults import Fault, run_faulty
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import StepFailed, recursion
+from tidemark_replica.render import recursion
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution import prepare
 
 pytestmark = [pytest.mark.spark, pytest.mark.broad]

@@ -19,7 +19,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef
 from tidemark_protocol.plan.lir import AccumulableReduce, AggregateExpr, FlatMap, Get, MapFilterProject, Reduce
 from tidemark_protocol.types import BIGINT, ColumnType
-from tidemark_replica.render import StepCancelled
+from tidemark_replica.render.errors import StepCancelled
 from tidemark_replica.render.execution import prepare
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -29,7 +29,8 @@ from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrangement.rows.updates import make_updates
 from tidemark_replica.peek import collection_reader as peeks
 from tidemark_replica.peek.collection_reader import ReadContext, SkippedErrors
-from tidemark_replica.render import CollectionInError, IndexTrace, ResultTooLarge
+from tidemark_replica.render.errors import CollectionInError, ResultTooLarge
+from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.values.arrow_types import arrow_schema
 
 pytestmark = pytest.mark.spark

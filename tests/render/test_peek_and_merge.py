@@ -23,7 +23,7 @@ from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.peek.collection_reader import ReadContext, read_index
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
 
 HISTORY = random_history({"t": T}, 8, times=14, changes=6)
 BEFORE, END = HISTORY.times[9], HISTORY.last + 1

@@ -39,7 +39,9 @@ from tidemark_replica.dataflow.step_goal import StepGoal
 from tidemark_replica.dataflow.step_inputs import Parts, StepInputs, release
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool, WakingJobs
-from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepOutcome
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import OutOfMemory
+from tidemark_replica.render.stepped_dataflow import Step, StepOutcome
 from tidemark_replica.retry import Backoff
 from tidemark_replica.sinks.build import build_sink
 from tidemark_replica.sinks.sink_progress import Staged
@@ -482,8 +484,7 @@ class DataflowDriver:
     def _waits_for_schedule(self, error: Exception) -> bool:
         """Whether the hydration must not be retried by itself: it ran out of memory and would take it from other
         dataflows again. Dataflows of clients are retried, since a client waits."""
-        description = self._dataflow.description
-        serves_client = description.is_query or description.is_transient
+        serves_client = self._dataflow.description.is_query or self._dataflow.description.is_transient
         is_refresh = any(each is not None and each.is_anew for each in (self._full_refreshes, self._automatic))
         return isinstance(error, OutOfMemory) and not (self._dataflow.hydrated or is_refresh or serves_client)
 
@@ -491,8 +492,7 @@ class DataflowDriver:
         self._release_leases()
         rendered, self._rendered = self._rendered, None
         if rendered is not None:
-            free = partial(self._context.renderer.free, rendered)
-            self._context.io_jobs.submit("free a dropped dataflow", free, _freed)
+            self._context.io_jobs.submit("free a dataflow", partial(self._context.renderer.free, rendered), _freed)
 
 
 def _freed(outcome: Outcome[None]) -> None:

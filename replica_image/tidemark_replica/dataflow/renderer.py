@@ -20,9 +20,12 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
-from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
+from tidemark_replica.render.build import build
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
+from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.spark.session import SparkHolder
 

@@ -42,33 +42,3 @@ Reading order:
 6. `task/`: `description`, `stage`, `stage_inputs`, `exchange_io`, `loop/`. `step_worker/` runs stages without Spark.
 7. `index`: exported indexes. `telemetry/`: costs and progress of operators.
 """
-
-from tidemark_replica.render.build import build
-from tidemark_replica.render.dataflow import RenderedDataflow
-from tidemark_replica.render.errors import (
-    CollectionInError,
-    NotRendered,
-    OutOfMemory,
-    RenderError,
-    ResultTooLarge,
-    StepCancelled,
-    StepFailed,
-)
-from tidemark_replica.render.index import IndexTrace
-from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome
-
-__all__ = [
-    "CollectionInError",
-    "IndexTrace",
-    "NotRendered",
-    "OutOfMemory",
-    "RenderError",
-    "RenderedDataflow",
-    "ResultTooLarge",
-    "SinkDelta",
-    "Step",
-    "StepCancelled",
-    "StepFailed",
-    "StepOutcome",
-    "build",
-]

@@ -17,7 +17,8 @@ from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, times
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.render import IndexTrace, SinkDelta
+from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.render.stepped_dataflow import SinkDelta
 
 Errors = Counter[str]
 

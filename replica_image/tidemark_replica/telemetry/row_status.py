@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_protocol.plan.row_estimates import exponent
-from tidemark_replica.render import IndexTrace
+from tidemark_replica.render.index import IndexTrace
 
 KIND = "rows"
 REPORT_SECONDS = 10.0

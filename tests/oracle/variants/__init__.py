@@ -36,10 +36,11 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.render import RenderedDataflow, Step
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.pipeline import Pipeline, Source
+from tidemark_replica.render.stepped_dataflow import Step
 from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import Stage
 

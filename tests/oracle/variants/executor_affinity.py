@@ -23,7 +23,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.plans import PLANS
 from tests.waiting import until
 from tidemark_replica.arrangement.rows.updates import Updates as Batch
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.execution.executor_affinity import Executor, ExecutorAffinity, preferred_executor
 from tidemark_replica.render.plan.pipeline import Pipeline

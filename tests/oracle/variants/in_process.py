@@ -13,7 +13,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,9 @@ from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import RenderedDataflow, StepFailed
+from tidemark_replica.render import build
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution import runner as runner_module
 from tidemark_replica.render.execution.executor_affinity import DataflowAffinity
 from tidemark_replica.render.execution.runner import FragmentRun, complete_report
@@ -40,7 +41,6 @@ from tidemark_replica.render.task.stage import Stage
 
 ATTEMPTS = count(1)
 PATIENCE = (0, 1, 2, 4, 8, math.inf)
-_BUILD = import_module("tidemark_replica.render.build")  # the package has a function of this name
 
 
 class NeedsCatalyst(Exception):
@@ -172,7 +172,7 @@ def without_jobs(runner: type[InProcessRunner] = InProcessRunner) -> Iterator[No
     """Dataflows that are built in the block run here."""
     with CheckedPatches.context() as patch:
         patch.setattr(runner_module, "prepare", _itself)
-        patch.setattr(_BUILD, "SparkRunner", runner)
+        patch.setattr(build, "SparkRunner", runner)
         yield
 
 

@@ -22,7 +22,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines import merge_policy, spine
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution import background_merges
 from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.step_shape import ExchangePolicy

@@ -40,9 +40,10 @@ from tests.oracle.variants.faults import Fault, run_faulty
 from tests.waiting import until
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.command_loop.executors import request_executors
-from tidemark_replica.render import RenderedDataflow, StepOutcome
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
+from tidemark_replica.render.stepped_dataflow import StepOutcome
 from tidemark_replica.spark.session import start_spark
 
 PATIENCE_SECONDS = 400.0

@@ -28,7 +28,7 @@ from tests.oracle.tables import T
 from tests.waiting import BOUND
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.process.scratch import Scratch
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.spark.session import start_spark
 

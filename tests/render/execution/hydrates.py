@@ -34,7 +34,7 @@ from tidemark_protocol.plan.lir import Get, refs
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.spark.session import start_spark
 from tidemark_replica.spark.settings import SETTINGS
 

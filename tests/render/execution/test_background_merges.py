@@ -27,7 +27,8 @@ from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render import RenderedDataflow, StepFailed
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.background_merges import BackgroundMerges, read_result, run_order, write_order
 from tidemark_replica.render.execution.runner import FragmentRun
 

@@ -21,9 +21,11 @@ from tidemark_replica.arrangement import store as store_module
 from tidemark_replica.arrangement.spines import spine
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome
 from tidemark_replica.render import dataflow as dataflow_module
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.runner import FragmentRun
+from tidemark_replica.render.stepped_dataflow import StepOutcome
 
 HISTORY = random_history({"t": T}, 3)
 END = HISTORY.last + 1

@@ -25,7 +25,8 @@ from tests.stored_files import stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render import RenderedDataflow, StepFailed
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepFailed
 
 SMALL = random_history({"t": T}, 3)
 MANY = tuple(((n, None), SMALL.as_of, 1) for n in range(40_000))

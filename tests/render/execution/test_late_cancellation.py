@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import until
-from tidemark_replica.render import StepCancelled
+from tidemark_replica.render.errors import StepCancelled
 from tidemark_replica.render.execution.executor_affinity import DataflowAffinity
 from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.spark_runner import SparkRunner

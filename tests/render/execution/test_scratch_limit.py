@@ -13,7 +13,7 @@ from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render import StepFailed
+from tidemark_replica.render.errors import StepFailed
 
 pytestmark = pytest.mark.spark
 

@@ -24,7 +24,7 @@ from tests.oracle.tables import T
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import Plan, refs
 from tidemark_replica.arrangement.rows.updates import Updates
-from tidemark_replica.render import StepCancelled
+from tidemark_replica.render.errors import StepCancelled
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.plan.pipeline import Pipeline
 from tidemark_replica.render.task.jvm_input_slots import StageFeed

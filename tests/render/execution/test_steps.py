@@ -20,7 +20,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal
 from tidemark_protocol.plan.lir import Plan, Reduce, TopK, TopKPlan
 from tidemark_protocol.types import BIGINT
-from tidemark_replica.render import NotRendered, StepFailed
+from tidemark_replica.render.errors import NotRendered, StepFailed
 
 pytestmark = pytest.mark.spark
 

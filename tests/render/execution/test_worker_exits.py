@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark_replica.render import OutOfMemory, StepFailed
+from tidemark_replica.render.errors import OutOfMemory, StepFailed
 from tidemark_replica.render.execution.executor_affinity import DataflowAffinity
 from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.spark_runner import SparkRunner

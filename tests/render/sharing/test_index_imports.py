@@ -26,7 +26,8 @@ from tidemark_protocol.plan.dataflow import (
 )
 from tidemark_protocol.plan.lir import Get, Plan, inputs_of, refs
 from tidemark_protocol.types import Column
-from tidemark_replica.render import NotRendered, RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import NotRendered
 
 pytestmark = pytest.mark.spark
 

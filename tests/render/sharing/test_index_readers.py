@@ -27,8 +27,10 @@ from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.lir import Plan, refs
 from tidemark_protocol.types import BOOLEAN
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution import prepare
+from tidemark_replica.render.stepped_dataflow import StepOutcome
 
 pytestmark = pytest.mark.spark
 

@@ -34,9 +34,10 @@ from tidemark_protocol.types import BOOLEAN, Column
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.render import IndexTrace, RenderedDataflow, StepFailed
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
-from tidemark_replica.render.index import IndexHold
+from tidemark_replica.render.index import IndexHold, IndexTrace
 
 OF_A_RECURSION, INSIDE = "of a recursion", "inside a recursion"
 BASE, BY_KEY, AGAIN, OTHER = GlobalId("base"), GlobalId("by-key"), GlobalId("again"), GlobalId("other-key")

@@ -42,7 +42,8 @@ from tidemark_protocol.plan.lir import (
 )
 from tidemark_protocol.types import BIGINT
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import RenderedDataflow, StepFailed
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.task.description import StageReport

@@ -45,7 +45,7 @@ from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, Inde
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import Get, OrderKey, Plan, WindowCall
 from tidemark_protocol.types import BIGINT, BOOLEAN, INT, ColumnType
-from tidemark_replica.render import StepFailed
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.fragments import gets_of
 

@@ -25,7 +25,7 @@ from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription
 from tidemark_protocol.plan.expr import Literal, ScalarExpr
 from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp, Plan
 from tidemark_protocol.types import BIGINT, BOOLEAN
-from tidemark_replica.render import StepFailed
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.fragments import gets_of
 

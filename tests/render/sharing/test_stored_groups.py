@@ -44,7 +44,7 @@ from tidemark_protocol.plan.lir import (
 )
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column, ColumnType
 from tidemark_replica.arrangement.spines.manifest import live_files
-from tidemark_replica.render import StepFailed
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.reduce import collation
 
 A, B, _ = refs(T.schema)

@@ -22,8 +22,9 @@ from tidemark_protocol.messages.responses import SubscribeBatch, SubscribeRespon
 from tidemark_protocol.plan.dataflow import SinkExport, SubscribeSink
 from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution.spark_runner import failure
+from tidemark_replica.render.stepped_dataflow import Step, StepOutcome
 
 TICKS, ROWS, BOUND = 360, 10, 100
 """A tick of ROWS updates each second, and the bound of a step: a tenth of an hour behind, a hundredth of its rate."""

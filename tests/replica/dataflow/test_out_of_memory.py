@@ -13,8 +13,10 @@ from tests.replica.tables import Table
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
 from tidemark_replica import retry
 from tidemark_replica.dataflow import dataflow_driver
-from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepFailed, StepOutcome
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import OutOfMemory, StepFailed
 from tidemark_replica.render.execution.spark_runner import failure
+from tidemark_replica.render.stepped_dataflow import Step, StepOutcome
 
 LOST = (
     "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage "

@@ -26,7 +26,8 @@ from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
 from tidemark_replica.dataflow.renderer import Renderer
 from tidemark_replica.events.jobs import Jobs
-from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.stepped_dataflow import Step, StepOutcome
 from tidemark_replica.sinks import client_sinks
 from tidemark_replica.sinks.table import materialized_view
 from tidemark_replica.spark.session import SparkHolder

@@ -39,7 +39,7 @@ from tidemark_replica.peek import collection_reader as reader
 from tidemark_replica.peek import shard_at
 from tidemark_replica.peek.collection_reader import ReadContext
 from tidemark_replica.peek.result_finishing import finished_batches
-from tidemark_replica.render import CollectionInError
+from tidemark_replica.render.errors import CollectionInError
 from tidemark_replica.values.arrow_types import arrow_schema, arrow_type
 
 EAGER = MaintenancePolicy(checkpoint_commits=5, compact_runs=3, compact_rows_in_memory=8)

@@ -26,7 +26,7 @@ from tidemark_replica.errors import StashFull
 from tidemark_replica.events.jobs import JobCancelled
 from tidemark_replica.peek.peek_reader import AnswerLimits, PeekReader
 from tidemark_replica.peek.result_stash import ResultSpool, ResultStash, StashedResult
-from tidemark_replica.render import CollectionInError, ResultTooLarge
+from tidemark_replica.render.errors import CollectionInError, ResultTooLarge
 
 ROWS = 100_000
 COLUMNS = (Column("n", BIGINT), Column("m", BIGINT))

@@ -20,7 +20,7 @@ from tidemark_protocol.plan.refresh import INCREMENTAL, RefreshSchedule
 from tidemark_replica.dataflow.refreshes import automatic as automatic_refreshes
 from tidemark_replica.dataflow.refreshes.automatic import AutomaticRefreshes
 from tidemark_replica.dataflow.refreshes.step_costs import StepCosts
-from tidemark_replica.render import OutOfMemory
+from tidemark_replica.render.errors import OutOfMemory
 
 BURST = 200
 

@@ -25,7 +25,7 @@ from tidemark_protocol.plan.lir import Plan
 from tidemark_protocol.plan.refresh import AUTO, INCREMENTAL, RefreshSchedule
 from tidemark_replica.dataflow.refreshes import automatic as automatic_refreshes
 from tidemark_replica.dataflow.refreshes.automatic import are_of_one_time
-from tidemark_replica.render import OutOfMemory, StepFailed
+from tidemark_replica.render.errors import OutOfMemory, StepFailed
 
 OFTEN = RefreshSchedule(every_ms=10)
 ROWS = [(1, "a"), (2, None), (3, "c"), (20, "d"), (47, "e"), (70, "f")]

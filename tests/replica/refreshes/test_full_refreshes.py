@@ -20,7 +20,7 @@ from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import Failure, FailureKind, Status
 from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport
 from tidemark_protocol.plan.refresh import FULL, RefreshSchedule
-from tidemark_replica.render import OutOfMemory, StepFailed
+from tidemark_replica.render.errors import OutOfMemory, StepFailed
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 

@@ -34,7 +34,7 @@ from tidemark_protocol.plan.refresh import AUTO
 from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
 from tidemark_replica.dataflow.refreshes.step_costs import Estimate, StepCosts
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink
 from tidemark_replica.telemetry.recomputation_status import Recomputation, RecomputationStatus
