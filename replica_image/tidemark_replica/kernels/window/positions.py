@@ -46,16 +46,9 @@ def _ntile(call: WindowColumn, p: Partitions) -> Array:
     return _int(np.where(place < in_longer, first, rest) + 1)
 
 
-def _lag(call: WindowColumn, p: Partitions) -> Array:
-    return _shifted(call, p, -int(call.parameters[0]))
-
-
-def _lead(call: WindowColumn, p: Partitions) -> Array:
-    return _shifted(call, p, int(call.parameters[0]))
-
-
-def _shifted(call: WindowColumn, p: Partitions, by: int) -> Array:
-    """The argument `by` positions further on, among the positions that count."""
+def _shifted(call: WindowColumn, p: Partitions) -> Array:
+    """The argument some positions further on (lead) or before (lag), among the positions that count."""
+    by = int(call.parameters[0]) * (-1 if call.function == "lag" else 1)
     if by == 0:
         return values_at(call, p, p.all_positions, np.ones(p.size, np.bool_))
     able = valid_places(call, p)
@@ -83,6 +76,6 @@ POSITION_FUNCTIONS: Mapping[str, Callable[[WindowColumn, Partitions], Array]] = 
     "percent_rank": _percent_rank,
     "cume_dist": _cume_dist,
     "ntile": _ntile,
-    "lag": _lag,
-    "lead": _lead,
+    "lag": _shifted,
+    "lead": _shifted,
 }

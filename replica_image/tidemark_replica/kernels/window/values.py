@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.numbers.floats import SplitDoubles
 from tidemark_replica.arrangement.rows.ordering import order_rows, sort_words
-from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
+from tidemark_replica.arrangement.rows.updates import Array, Ints
 from tidemark_replica.kernels.groups import basic
 from tidemark_replica.kernels.groups.group_versions import MAX_BYTES, GroupVersions, VersionsTooLarge, check_size
 from tidemark_replica.kernels.reduce.accumulators import accumulator
@@ -50,31 +50,14 @@ def is_framed(call: WindowColumn, types: tuple[pa.DataType, ...]) -> bool:
     return accumulator(_aggregate(call), [types[a] for a in call.arguments]) is not None
 
 
-def _first_value(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
-    return _nth(call, p, low, high, 0)
-
-
 def _nth_value(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
-    return _nth(call, p, low, high, int(call.parameters[0]) - 1)
-
-
-def _nth(call: WindowColumn, p: Partitions, low: Ints, high: Ints, number: int) -> AggregateValues:
-    places, before = _counted(valid_places(call, p))
-    wanted = before[low] + number
-    there = wanted < before[high]
+    """The first, last or n-th value of each frame, among the positions that count."""
+    able = valid_places(call, p)
+    places, before = np.append(np.flatnonzero(able), 0), np.append(0, np.cumsum(able))
+    number = int(call.parameters[0]) - 1 if call.function == "nth_value" else 0
+    wanted = before[high] - 1 if call.function == "last_value" else before[low] + number
+    there = (wanted >= before[low]) & (wanted < before[high])
     return AggregateValues(values_at(call, p, places[np.where(there, wanted, len(places) - 1)], there))
-
-
-def _last_value(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
-    places, before = _counted(valid_places(call, p))
-    wanted = before[high] - 1
-    there = wanted >= before[low]
-    return AggregateValues(values_at(call, p, places[np.where(there, wanted, len(places) - 1)], there))
-
-
-def _counted(able: Bools) -> tuple[Ints, Ints]:
-    """The positions that count (and one more), and the number of them before every position."""
-    return np.append(np.flatnonzero(able), 0), np.append(0, np.cumsum(able))
 
 
 def _sums(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
@@ -119,18 +102,10 @@ def _range_sums(parts: Ints, low: Ints, high: Ints) -> Ints:
     return np.asarray(total[high] - total[low])
 
 
-def _min(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
-    return _extreme(call, p, low, high, descending=False)
-
-
-def _max(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
-    return _extreme(call, p, low, high, descending=True)
-
-
-def _extreme(call: WindowColumn, p: Partitions, low: Ints, high: Ints, *, descending: bool) -> AggregateValues:
+def _extreme(call: WindowColumn, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     """The value of least rank in the frame, NULLs last. Ranks are those of distinct rows, so a rank names a value."""
     column = p.columns[call.arguments[0]]
-    order = order_rows(sort_words(column, descending=descending, nulls_last=True), len(column))
+    order = order_rows(sort_words(column, descending=call.function == "max", nulls_last=True), len(column))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     least = _range_minima(rank[p.row], low, high, len(order))
@@ -180,9 +155,6 @@ def _versions(p: Partitions, frames: Ints) -> GroupVersions:
 
 
 _FRAMED: Mapping[str, Callable[[WindowColumn, Partitions, Ints, Ints], AggregateValues]] = {
-    "first_value": _first_value,
-    "last_value": _last_value,
-    "nth_value": _nth_value,
-    "min": _min,
-    "max": _max,
+    **dict.fromkeys(("first_value", "last_value", "nth_value"), _nth_value),
+    **dict.fromkeys(("min", "max"), _extreme),
 }
