@@ -28,6 +28,7 @@ from tidemark_replica.sinks.destinations.publisher import (
 )
 from tidemark_replica.sinks.published.table_destination import TableDestination
 from tidemark_replica.storage.source_secrets import SourceSecrets
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
 
@@ -58,8 +59,8 @@ class Replica:
         self.location = location
         id = GlobalId("u/view/1")
         table = TableDestination(id, metadata, view, handles, SourceSecrets(None))
-        self.short, clock = ShortPool(self), lambda: self.now
-        self.publisher = Publisher(id, metadata, every_ms, table, handles, self, self.respond, self.short, clock)
+        self.short, clock, self.repeater = ShortPool(self), lambda: self.now, StatusRepeater(self.respond)
+        self.publisher = Publisher(id, metadata, every_ms, table, handles, self, self.repeater, self.short, clock)
 
     def respond(self, response: Response) -> None:
         assert isinstance(response, Status)
@@ -251,7 +252,7 @@ def test_a_new_client_is_told_again(tmp_path: Path) -> None:
     replica = Replica(tmp_path)
     replica.append(1_001, 1)
     replica.advance()
-    replica.publisher.report_again()
+    replica.repeater.report_again()
     assert replica.responses[0] == replica.responses[1]
 
 

@@ -56,6 +56,7 @@ from tidemark_replica.telemetry.error_status import (
     total_errors,
 )
 from tidemark_replica.telemetry.row_status import RowStatus, rows_of
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -98,6 +99,9 @@ class DataflowDriver:
     """Drives an installed dataflow. `refused` is called with the reason where the dataflow cannot be rendered."""
 
     def __init__(self, dataflow: InstalledDataflow, context: DriverContext, refused: Callable[[str], None]) -> None:
+        self._hydration_status = HydrationStatus(dataflow.exports, context.io_jobs, context.respond)
+        self._statuses = StatusRepeater(context.respond)
+        context = replace(context, respond=self._statuses)
         self._dataflow, self._context, self._refused = dataflow, context, refused
         jobs = context.spark_jobs, context.hydration_jobs, context.io_jobs
         self._spark_jobs, self._hydration_jobs, self._io_jobs = (WakingJobs(each, dataflow.wake) for each in jobs)
@@ -113,7 +117,6 @@ class DataflowDriver:
         self._catch_up_status = CatchUpStatus(dataflow.exports, context.respond)
         self._error_status = {id: ErrorStatus(id, context.respond) for id in dataflow.exports}
         self._row_status = {id: RowStatus(id, context.respond) for id in dataflow.exports}
-        self._hydration_status = HydrationStatus(dataflow.exports, context.io_jobs, context.respond)
         for source in dataflow.description.source_imports:
             context.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
         jobs = context.sink_jobs, context.publish_jobs, context.short_publish_jobs
@@ -251,13 +254,10 @@ class DataflowDriver:
         """Repeats for a new client every Status and every Failure that still holds."""
         for failure in () if self._dataflow.refusal else self._failure:
             self._context.respond(replace(failure, repeated=True))
-        self._cost_status.report_again()
-        self._catch_up_status.report_again()
-        if self._automatic is not None:
-            self._automatic.report_again()
+        self._statuses.report_again()
         self._hydration_status.report_again()
-        for each in (*self._error_status.values(), *self._row_status.values(), *self._sinks.values()):
-            each.report_again()
+        for sink in self._sinks.values():
+            sink.report_again()
 
     def drop(self, id: GlobalId) -> Response | None:
         """Drops a subscribe or a copy; returns the last response owed to its client, if any."""

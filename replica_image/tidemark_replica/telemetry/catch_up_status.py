@@ -28,8 +28,7 @@ class CatchUpStatus:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._exports, self._respond, self._clock = tuple(exports), respond, clock
-        self._total, self._goal, self._reported_at = 0, 0, -REPORT_SECONDS
-        self._fields = dict[str, str]()
+        self._total, self._reported_at = 0, -REPORT_SECONDS
 
     def is_behind(self, goal: int, left: int) -> None:
         """A step was cut: about `left` updates at times before `goal` are still to be computed."""
@@ -42,15 +41,9 @@ class CatchUpStatus:
     def has_caught_up(self) -> None:
         """All that had come is computed."""
         self._total = 0
-        if self._fields:
-            self._report({})
-
-    def report_again(self) -> None:
-        """Repeats the status for a new client."""
-        if self._fields:
-            self._report(self._fields)
+        self._report({})
 
     def _report(self, fields: dict[str, str]) -> None:
-        self._fields, self._reported_at = fields, self._clock() if fields else -REPORT_SECONDS
+        self._reported_at = self._clock() if fields else -REPORT_SECONDS
         for id in self._exports:
             self._respond(Status(id, KIND, fields))

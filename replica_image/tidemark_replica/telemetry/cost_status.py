@@ -40,7 +40,6 @@ class CostStatus:
         self._steps, self._seconds, self._longest, self._first = 0, 0.0, 0.0, 0.0
         self._buckets = [0] * BUCKETS
         self._reported_at = -REPORT_SECONDS
-        self._reported: dict[str, dict[str, str]] = {}
 
     def step(self, seconds: float) -> None:
         """Counts a committed step that took `seconds`."""
@@ -75,14 +74,8 @@ class CostStatus:
         self._send("arrangements", _numbers(arrangement_sizes(())))
         self._send("operators", {"operators": operators_json(())})
 
-    def report_again(self) -> None:
-        """Sends all statuses anew, to a new client."""
-        self._reported, self._reported_at = {}, -REPORT_SECONDS
-
     def _send(self, kind: str, fields: dict[str, str]) -> None:
-        if self._reported.get(kind) != fields:
-            self._reported[kind] = fields
-            self._respond(Status(self._id, kind, fields))
+        self._respond(Status(self._id, kind, fields))
 
 
 def bucket_of(seconds: float) -> int:

@@ -75,7 +75,6 @@ class ErrorStatus:
         self._id, self._respond = id, respond
         self._errors: Errors = Counter()
         self._upper = 0
-        self._reported: dict[str, str] | None = None
 
     @property
     def has_errors(self) -> bool:
@@ -96,16 +95,9 @@ class ErrorStatus:
 
     def set_errors(self, errors: Errors) -> None:
         """Replaces the errors, and reports them where they have changed."""
-        self._errors = Counter({error: count for error, count in errors.items() if count})
-        fields = _fields(self._errors)
-        if self._reported != fields and (self._errors or self._reported is not None):
-            self._reported = fields
-            self._respond(Status(self._id, "erroring", fields))
-
-    def report_again(self) -> None:
-        """Reports the errors to a new client."""
-        self._reported = None
-        self.set_errors(self._errors)
+        before, self._errors = self._errors, Counter({error: count for error, count in errors.items() if count})
+        if self._errors != before:
+            self._respond(Status(self._id, "erroring", _fields(self._errors)))
 
 
 def _fields(errors: Errors) -> dict[str, str]:

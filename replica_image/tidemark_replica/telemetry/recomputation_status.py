@@ -48,8 +48,6 @@ class RecomputationStatus:
 
     def __init__(self, id: GlobalId, respond: Callable[[Response], None]) -> None:
         self._id, self._respond = id, respond
-        self._told = dict[str, dict[str, str]]()
-        """The fields of the last Status of each kind."""
 
     def report_begin(self, now: Recomputation) -> None:
         """The views are being computed anew."""
@@ -74,11 +72,5 @@ class RecomputationStatus:
         )
         self._tell(GIVEN_UP, {"time": str(time)})
 
-    def report_again(self) -> None:
-        """Repeats the statuses for a new client."""
-        for kind, fields in self._told.items():
-            self._respond(Status(self._id, kind, fields))
-
     def _tell(self, kind: str, fields: dict[str, str]) -> None:
-        self._told[kind] = fields
         self._respond(Status(self._id, kind, fields))

@@ -31,20 +31,12 @@ class RowStatus:
         self, id: GlobalId, respond: Callable[[Response], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._id, self._respond, self._clock = id, respond, clock
-        self._reported: int | None = None
         self._counted_at = -REPORT_SECONDS
 
     def report(self, count: Callable[[], int | None]) -> None:
-        """Counts the rows if REPORT_SECONDS have passed, and sends the status if it is another one."""
+        """Counts the rows if REPORT_SECONDS have passed, and sends the status."""
         now = self._clock()
         if now - self._counted_at < REPORT_SECONDS or (rows := count()) is None:
             return
         self._counted_at = now
-        about = 1 << exponent(rows) if rows else 0
-        if about != self._reported:
-            self._reported = about
-            self._respond(Status(self._id, KIND, {"rows": str(about)}))
-
-    def report_again(self) -> None:
-        """Sends the status anew, to a new client."""
-        self._reported, self._counted_at = None, -REPORT_SECONDS
+        self._respond(Status(self._id, KIND, {"rows": str(1 << exponent(rows) if rows else 0)}))

@@ -7,6 +7,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.telemetry.catch_up_status import KIND, REPORT_SECONDS, CatchUpStatus
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 INDEX, VIEW = GlobalId("index"), GlobalId("view")
 
@@ -22,7 +23,8 @@ def test_progress_is_reported_at_most_once_a_second_and_its_end_at_once() -> Non
     """For every export. A new client hears the last one again."""
     responses: list[Response] = []
     now = [100.0]
-    status = CatchUpStatus([INDEX, VIEW], responses.append, lambda: now[0])
+    repeater = StatusRepeater(responses.append)
+    status = CatchUpStatus([INDEX, VIEW], repeater, lambda: now[0])
     status.has_caught_up()
     assert responses == []
     for left in (1000, 900, 750):
@@ -30,13 +32,13 @@ def test_progress_is_reported_at_most_once_a_second_and_its_end_at_once() -> Non
         now[0] += 0.6 * REPORT_SECONDS
     found = [CatchUp(0, Frontier.at(5000), 1000), CatchUp(25, Frontier.at(5000), 750)]
     assert catch_ups(responses) == found
-    status.report_again()
+    repeater.report_again()
     assert catch_ups(responses) == [*found, found[-1]]
     status.has_caught_up()
     status.has_caught_up()
     assert catch_ups(responses) == [*found, found[-1], None]
     assert len(responses) == 8
-    status.report_again()
+    repeater.report_again()
     assert len(responses) == 8
 
 

@@ -25,6 +25,7 @@ from tidemark_replica.telemetry.cost_status import (
     nodes_json,
     operators_json,
 )
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 
 def manifests(*rows: int) -> list[Manifest]:
@@ -47,7 +48,8 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
     """Nothing before the first step; nothing twice."""
     responses: list[Response] = []
     now = [100.0]
-    working = CostStatus(GlobalId("d/i"), responses.append, lambda: now[0])
+    repeater = StatusRepeater(responses.append)
+    working = CostStatus(GlobalId("d/i"), repeater, lambda: now[0])
     working.report(lambda: manifests(5))
     assert responses == []
 
@@ -71,7 +73,7 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
         "750",
         "250",
     )
-    working.report_again()
+    repeater.report_again()
     working.report(lambda: manifests(5))
     assert len(responses) == 7
 

@@ -241,10 +241,6 @@ class AutomaticRefreshes:
         self._metrics.recomputed()
         self._status.report(_recomputation(due), seconds, self._number)
 
-    def report_again(self) -> None:
-        """Repeats the last recomputation for a new client."""
-        self._status.report_again()
-
     def ran_out_of_memory(self) -> float:
         """Returns for how many seconds to wait at least. After a recomputation nothing more is computed anew by this
         process, once this one succeeds."""

@@ -78,7 +78,8 @@ class Publisher:
         self._again_at: float | None = None
         """The time when what is published is to be published again."""
         self._clean_at = clock() + FIRST_CLEAN_SECONDS
-        self._status: Status | None = None
+        self._fields = dict[str, str]()
+        """Those of the last status."""
 
     def appended(self, upper: int) -> None:
         """This replica's append has taken the shard to `upper`."""
@@ -107,11 +108,6 @@ class Publisher:
     def _begin(self, time: Time, term: WriterTerm) -> None:
         jobs = self._short_jobs if self._is_short else self._jobs
         self._job = jobs.submit(f"write {self._kind} of {self._id}", lambda: self._publish(time, term), self._on_end)
-
-    def report_again(self) -> None:
-        """Repeats the last status for a new client."""
-        if self._status is not None:
-            self._respond(self._status)
 
     def stop(self) -> None:
         """Publishes nothing more, and closes the destination; a publication that runs is ended where it can be, and may
@@ -172,7 +168,7 @@ class Publisher:
         if isinstance(outcome, Failed):
             self._backoff.failed(least_seconds=max(1.0, 2 * self._seconds))
             LOG.warning("%s of the view of %s is not written: %s", self._kind, self._id, log_text(outcome.error))
-            before = {} if self._status is None else {n: v for n, v in self._status.fields.items() if n != "reason"}
+            before = {name: value for name, value in self._fields.items() if name != "reason"}
             self._report({**before, "problem": public_text(outcome.error), **_reason(outcome.error)})
             return
         self._backoff.reset()
@@ -194,10 +190,8 @@ class Publisher:
             LOG.warning("%s of %s is not closed: %s", self._kind, self._id, log_text(outcome.error))
 
     def _report(self, fields: dict[str, str]) -> None:
-        status = Status(self._id, self._kind, fields)
-        if status != self._status and not self._stopped:
-            self._respond(status)
-        self._status = status
+        self._fields = fields
+        self._respond(Status(self._id, self._kind, fields))
 
 
 def _reason(error: Exception) -> dict[str, str]:

@@ -272,8 +272,6 @@ class MaterializedViewSink(Sink):
         """Repeats the failure that keeps it from writing, for a new client."""
         if self._failure is not None:
             self._respond(replace(self._failure, repeated=True))
-        for publisher in self._publishers:
-            publisher.report_again()
 
     def _submit_append(self, append: AppendAttempt) -> None:
         self._job = self._jobs.submit(
