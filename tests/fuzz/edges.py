@@ -47,6 +47,7 @@ from tidemark_replica.server.refusal_log import RefusalLog
 from tidemark_replica.server.server import ComputeService, Conversation, status_of
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.telemetry.metrics import Metrics
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 
@@ -131,6 +132,7 @@ class ReplicaEdge:
             watch,  # type: ignore[arg-type]
             StoreWatch(pool, respond),  # type: ignore[arg-type]
             ExecutorWatch(None, lambda: None, pool, respond),  # type: ignore[arg-type]
+            StatusRepeater(respond),
             metrics,
             lambda: 0,
         )

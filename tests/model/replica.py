@@ -53,6 +53,7 @@ from tidemark_replica.server.refusal_log import RefusalLog
 from tidemark_replica.server.server import Conversation
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.telemetry.metrics import Metrics
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 TERM = 2**63 - 1
 """The highest leadership term that there can be: a stranger's is none above it."""
@@ -204,7 +205,7 @@ class SimReplica:
         self._peeks = PeekQueue(respond, targets, ResultStash(Path()))
         pool: Any = self._pool
         sees: tuple[Any, Any] = (Storage(shards, respond), self.watch)
-        looks = StoreWatch(pool, respond), ExecutorWatch(None, lambda: None, pool, respond)
+        looks = StoreWatch(pool, respond), ExecutorWatch(None, lambda: None, pool, respond), StatusRepeater(respond)
         self.state = ComputeState(respond, self.dataflows, self._peeks, *sees, *looks, METRICS, lambda: 0)
         self._worker = CommandLoop(self._mailbox, self.state, lambda: False)
 

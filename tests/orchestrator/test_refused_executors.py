@@ -26,6 +26,7 @@ from tidemark_protocol.messages.responses import Status
 from tidemark_replica.command_loop.executors import POLL_SECONDS_MAX, Executors, ExecutorWatch
 from tidemark_replica.errors import ExecutorsNotAdmitted, PodsUnknown
 from tidemark_replica.spark.executor_pods import ExecutorPods, PodRefusal
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broad]
 
@@ -137,8 +138,8 @@ class Scene:
     def __init__(self, executors: Executors) -> None:
         self.loop, self.now, self.spark = Loop(), 0.0, Spark()
         self.session: Any = None
-        jobs, reported = self.loop.jobs, self.loop.said
-        self.watch = ExecutorWatch(executors, lambda: self.session, jobs, reported.append, lambda: self.now)
+        self.repeater = StatusRepeater(self.loop.said.append)
+        self.watch = ExecutorWatch(executors, lambda: self.session, self.loop.jobs, self.repeater, lambda: self.now)
 
     def until(self, holds: Any) -> None:
         def step() -> None:
@@ -159,7 +160,7 @@ def test_a_refusal_and_its_end_are_reported_once(cluster: Cluster, tmp_path: Pat
     scene = Scene(executors(cluster, tmp_path))
     limit(cluster)
     scene.until(lambda: scene.told() == ["Refused"])
-    scene.watch.report_again()
+    scene.repeater.report_again()
     assert scene.loop.said[0] == scene.loop.said[1]
     limit(cluster, "8")
     scene.until(lambda: scene.told() == ["Refused", "Refused", ""])

@@ -42,6 +42,7 @@ from tidemark_replica.peek.peek_queue import PeekQueue
 from tidemark_replica.shards.shards import ShardWatch
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.telemetry.metrics import Metrics
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 LOG = logging.getLogger(__name__)
 SWEEP_SECONDS = 60.0
@@ -59,13 +60,15 @@ class ComputeState:
         watch: ShardWatch,
         store: StoreWatch,
         executors: ExecutorWatch,
+        statuses: StatusRepeater,
         metrics: Metrics,
         sweep: Callable[[], int],
     ) -> None:
+        """`statuses`: of `store` and `executors`."""
         self._config: InstanceConfig | None = None
         self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
         self._storage, self._watch, self._store, self._executors = storage, watch, store, executors
-        self._metrics = metrics
+        self._statuses, self._metrics = statuses, metrics
         self._sweep, self._swept, self._settings = sweep, time.monotonic(), RuntimeSettings()
 
     def create_instance(self, config: InstanceConfig) -> None:
@@ -91,8 +94,7 @@ class ComputeState:
         now on."""
         self._respond.client = client
         self._watch.report_again()
-        self._store.report_again()
-        self._executors.report_again()
+        self._statuses.report_again()
         allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
         terms = {c.id: c.term for c in commands if isinstance(c, AllowWrites)}
         wanted = [c.dataflow for c in commands if isinstance(c, CreateDataflow)]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,6 @@ class ExecutorWatch:
         self._executors, self._session, self._jobs, self._respond = executors, session, jobs, respond
         self._clock, self._due, self._next_count, self._pause = clock, 0.0, 0.0, POLL_SECONDS
         self._started, self._polling = False, False
-        self._reported: Mapping[str, str] = {}
         self.registered_once = False
         """Whether an executor has ever registered; before that, nothing can have been computed."""
 
@@ -144,11 +143,6 @@ class ExecutorWatch:
             poll = partial(executors.observe, session, asks_api=asks_api)
             self._jobs.submit("poll executors", poll, partial(self._polled, asks_api))
 
-    def report_again(self) -> None:
-        """Repeats the status for a new client."""
-        if self._reported:
-            self._respond(Status(INSTANCE, KIND, dict(self._reported)))
-
     @property
     def never_registered(self) -> bool:
         """Whether executors are configured and none has ever registered."""
@@ -164,7 +158,9 @@ class ExecutorWatch:
         state = outcome.value
         self.registered_once |= state.registered > 0
         if state.asked or not state.missing:
-            self._report({"reason": state.refused.reason, "message": state.refused.message} if state.refused else {})
+            refused = state.refused
+            told = {"reason": refused.reason, "message": refused.message[:MESSAGE_LENGTH_MAX]} if refused else {}
+            self._respond(Status(INSTANCE, KIND, told))
         if not state.missing:
             self._due, self._pause = self._clock() + POLL_SECONDS, POLL_SECONDS
         elif asks_api:
@@ -172,12 +168,6 @@ class ExecutorWatch:
 
     def _lengthen_pause(self) -> None:
         self._due, self._pause = self._clock() + self._pause, min(2 * self._pause, POLL_SECONDS_MAX)
-
-    def _report(self, status: Mapping[str, str]) -> None:
-        status = {name: text[:MESSAGE_LENGTH_MAX] for name, text in status.items()}
-        if status != self._reported:
-            self._respond(Status(INSTANCE, KIND, dict(status)))
-            self._reported = status
 
 
 def _registered(session: Any) -> int:

@@ -54,6 +54,7 @@ from tidemark_replica.storage.source_secrets import SecretFilter, SourceSecrets
 from tidemark_replica.storage.tpch.initial import data_folder
 from tidemark_replica.storage.written.spool import WriteSpool
 from tidemark_replica.telemetry.metrics import Metrics
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 SPARK_THREADS = 4
 HYDRATION_THREADS = 8
@@ -223,11 +224,11 @@ class Replica:
         storage = StorageState(
             self._ingestions, handles, watch, io, respond, lambda: self._state.storage_location, self._secrets
         )
-        store = StoreWatch(self._store_jobs, respond)
-        self._executor_watch = ExecutorWatch(self._executors, lambda: self._spark.session, io, respond)
-        return ComputeState(
-            respond, dataflows, peeks, storage, watch, store, self._executor_watch, self._metrics, self._renderer.sweep
-        )
+        statuses = StatusRepeater(respond)
+        store = StoreWatch(self._store_jobs, statuses)
+        self._executor_watch = ExecutorWatch(self._executors, lambda: self._spark.session, io, statuses)
+        watches = storage, watch, store, self._executor_watch, statuses
+        return ComputeState(respond, dataflows, peeks, *watches, self._metrics, self._renderer.sweep)
 
     def _pool(self, name: str, threads: int, *, needs_maintenance: bool = True) -> Jobs:
         """A pool, which `close` shuts down."""

@@ -9,7 +9,7 @@ retry at their own pace; nothing waits for this watch. Storage on a disk is not 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tidemark_persist import PersistError, StorageError, check_store
 from tidemark_protocol.ids import INSTANCE
@@ -32,7 +32,6 @@ class StoreWatch:
         self._jobs, self._respond, self._clock = jobs, respond, clock
         self._location: str | None = None
         self._polling, self._due = False, 0.0
-        self._reported: Mapping[str, str] | None = None
 
     def set_location(self, location: str) -> None:
         """The instance's storage location, which never changes in the life of the process."""
@@ -44,18 +43,11 @@ class StoreWatch:
             self._polling = True
             self._jobs.submit("check the object store", lambda: check_store(location), self._polled)
 
-    def report_again(self) -> None:
-        """Repeats the status for a new client."""
-        if self._reported:
-            self._respond(Status(INSTANCE, KIND, dict(self._reported)))
-
     def _polled(self, outcome: Outcome[None]) -> None:
         self._polling = False
         status = _status_fields(outcome.error) if isinstance(outcome, Failed) else {}
         self._due = self._clock() + (POLL_SECONDS_FAILING if status else POLL_SECONDS)
-        if status != (self._reported or {}):
-            self._respond(Status(INSTANCE, KIND, status))
-        self._reported = status
+        self._respond(Status(INSTANCE, KIND, status))
 
 
 def _status_fields(error: Exception) -> dict[str, str]:

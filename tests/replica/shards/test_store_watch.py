@@ -15,6 +15,7 @@ from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.messages.responses import Status
 from tidemark_replica.shards import store_watch
 from tidemark_replica.shards.store_watch import StoreWatch
+from tidemark_replica.telemetry.status_repeater import StatusRepeater
 
 
 class Scene:
@@ -22,7 +23,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.loop, self.now = Loop(), 0.0
-        self.watch = StoreWatch(self.loop.jobs, self.loop.said.append, lambda: self.now)
+        self.repeater = StatusRepeater(self.loop.said.append)
+        self.watch = StoreWatch(self.loop.jobs, self.repeater, lambda: self.now)
 
     def said(self, reason: str | None, text: str = "") -> Status:
         """Looks until this is what was told last: on a busy machine a look may time out before."""
@@ -69,7 +71,7 @@ def test_a_bucket_that_is_not_there_is_told_and_again_to_a_new_client(folder: Pa
     scene = Scene()
     scene.watch.set_location("s3://no-such-bucket/x")
     reported = scene.said("BucketNotFound")
-    scene.watch.report_again()
+    scene.repeater.report_again()
     assert scene.loop.said[-1] == reported
     assert not any(s3.secret_key in str(each) for each in scene.loop.said)
 
@@ -80,7 +82,7 @@ def test_a_disk_is_not_watched(location: str) -> None:
     scene = Scene()
     scene.watch.set_location(location)
     scene.watch.maintain()
-    scene.watch.report_again()
+    scene.repeater.report_again()
     scene.loop.run_until(lambda: True)
     assert scene.loop.said == []
 
