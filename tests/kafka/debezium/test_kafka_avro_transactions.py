@@ -17,14 +17,12 @@ from tests.kafka.debezium.avro_events import body, envelope, nullable
 from tests.kafka.debezium.connector import SCHEMAS, pinned_row
 from tests.kafka.debezium.test_kafka_transaction_histories import Killed, end_of_history, kill_after
 from tests.kafka.debezium.test_kafka_transactions import NAMES, Shop, contents, end, joined, shown, soon
-from tests.kafka.topics import Run, no_secret, produce, upper
+from tests.kafka.topics import Run, produce, upper
 from tests.schema_registry.registry import Registry, framed, registry
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSchema
 from tidemark_replica.storage import schema_registry
-from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka import source as kafka_source
-from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.kafka.transactions import log
 from tidemark_replica.storage.kafka.transactions.avro_metadata import AvroMarks, Boundaries
 from tidemark_replica.storage.kafka.transactions.metadata import Boundary, NotUnderstood, boundary_of, json_marks
@@ -143,13 +141,6 @@ def test_marks_and_boundaries_are_those_of_json(server: Registry) -> None:
         None,
     ]
     assert all(isinstance(each, NotUnderstood) for each in boundaries[4:])
-
-
-def test_events_without_a_frame_are_refused(kafka: Broker, server: Registry) -> None:
-    shop = Shop(kafka, registry=server)
-    tables = (replace(shop.table("orders"), framed=False),)
-    with pytest.raises(SourceUnusable, match="in JSON, or in Avro with the frame of a registry"):
-        tables_of(replace(shop.spec(), tables=tables), no_secret)
 
 
 def test_columns_come_with_a_schema(kafka: Broker, tmp_path: Path, server: Registry) -> None:

@@ -12,15 +12,13 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.debezium.connector import Change, Connector, Rows, Upstream, avro_table
-from tests.kafka.topics import Run, add_partitions, delete_records, delete_topic, new_topic, no_secret, produce, spec_of
+from tests.kafka.topics import Run, add_partitions, delete_records, delete_topic, new_topic, produce, spec_of
 from tests.schema_registry.registry import Registry
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column
-from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka import followed_topic, waits
 from tidemark_replica.storage.kafka import source as kafka_source
-from tidemark_replica.storage.kafka.inspect import tables_of
 from tidemark_replica.storage.kafka.transactions import cuts, log, read_ahead
 from tidemark_replica.storage.kafka.transactions.metadata import NoSequence, TransactionMark, mark_of
 
@@ -483,14 +481,3 @@ def test_new_partitions(kafka: Broker, tmp_path: Path, monkeypatch: pytest.Monke
         shop.commit(("orders", 7, "b"), ("orders", 8, "b"), ("items", 1, "b"), ("orders", 9, "b"))
         shop.connector.send_all()
         shop.until_last(run)
-
-
-def test_topics_of_another_connector_are_refused() -> None:
-    broker = Broker(Path(), 9)
-    keyed: dict[str, Any] = {"envelope": "debezium", "key_format": "json", "key_columns": (Column("id", BIGINT),)}
-    table = KafkaTable("t", "other.public.t", "json", (Column("name", STRING),), **keyed)
-    late = replace(table, topic="shop.public.t", start="latest")
-    given = ((table,), "does not begin with shop"), ((), "there is none"), ((late,), "starts at earliest, not latest")
-    for tables, why in given:
-        with pytest.raises(SourceUnusable, match=why):
-            tables_of(spec_of(broker, *tables, transactions="shop.transaction"), no_secret)
