@@ -21,16 +21,11 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, consolidate
 from tidemark_replica.arrangement.rows.columns import canonical
-from tidemark_replica.storage.errors import IngestionError
 
 GONE = "__gone"
 KEPT = "__kept "
 _LOST = "__lost"
 _AT, _LAST = "at", "at_max"
-
-
-class NoRowBefore(IngestionError):
-    """A change keeps columns of a row that is not there. The message names the columns of the key."""
 
 
 def latest(changes: pa.Table, keys: Sequence[str]) -> pa.Table:

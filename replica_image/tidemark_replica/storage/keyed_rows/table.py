@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ERROR, Shard, read_part
 from tidemark_persist.files.spill import divide, row_hash
-from tidemark_replica.storage.keyed_rows.changes import NoRowBefore, latest, updates_of
+from tidemark_replica.storage.keyed_rows.changes import latest, updates_of
 from tidemark_replica.storage.keyed_rows.index import KeyIndex
 
 LOG = logging.getLogger(__name__)
@@ -38,19 +38,16 @@ class KeyedTable:
         """The monotonic time at which the index began to be built; None while it is not. Readable from any thread."""
 
     def updates(
-        self, changes: Iterable[pa.Table], size: int, without_row: Callable[[pa.Table], None] | None = None
+        self, changes: Iterable[pa.Table], size: int, without_row: Callable[[pa.Table], None]
     ) -> Iterator[pa.Table]:
         """The updates of all changes at the next time, as tables of user columns and `__diff`. `changes`: tables of
         one schema, in order (`changes.py`), of about `size` bytes. `without_row` is given the changes that keep columns
-        of a row that is not there, which count as deletions; without it they raise NoRowBefore. Raises StorageError."""
+        of a row that is not there, which count as deletions. Raises StorageError."""
         for some in _shares(iter(changes), self._keys, size):
             index = self._fresh_index()
             last = latest(some, self._keys)
             updates, without = updates_of(last, self._keys, index.lookup(last.select(self._keys)))
-            if without.num_rows and without_row is None:
-                where = f"shard {self._shard.location}, by key {', '.join(self._keys)}"
-                raise NoRowBefore(f"{without.num_rows} changes keep columns of rows that are not there: {where}")
-            if without.num_rows and without_row is not None:
+            if without.num_rows:
                 without_row(without)
             index.add([updates])
             yield updates
