@@ -13,7 +13,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.kafka.by_key.errors import KeyedErrors
-from tidemark_replica.storage.kafka.by_key.opened import Upserts
+from tidemark_replica.storage.kafka.by_key.opened import open_upserts
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords
 from tidemark_replica.storage.kafka.rows import columns_of
 from tidemark_replica.storage.kafka.values.decoding import decoder_of, key_decoder_of
@@ -33,11 +33,11 @@ def test_a_tick_without_records_asks_the_shard_for_nothing(tmp_path: Path, monke
     assert key_decoder is not None
     keyed = KeyedRecords(table, schema, key_decoder, shard)
     monkeypatch.setattr(shard, "refresh", lambda: pytest.fail("the shard was asked"))
-    assert list(keyed.made(Time(1), Upserts(decoder_of(table)), 10).updates([])) == []
+    assert list(keyed.made(Time(1), open_upserts(decoder_of(table)), 10).updates([])) == []
     keyed.bound(2)
     monkeypatch.undo()
     record = Message(topic="t", partition=0, offset=0, key=b"k", value=b"v")
-    (batch,) = keyed.made(Time(2), Upserts(decoder_of(table)), 10).updates([[record]])
+    (batch,) = keyed.made(Time(2), open_upserts(decoder_of(table)), 10).updates([[record]])
     assert batch.select(["key", "value"]).to_pylist() == [{"key": "k", "value": "v"}]
     keyed.close()
 

@@ -17,7 +17,7 @@ from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.by_key.debezium import AvroEvents, JsonEvents
 from tidemark_replica.storage.kafka.by_key.event_places import EventPlaces
-from tidemark_replica.storage.kafka.by_key.opened import Open, Upserts
+from tidemark_replica.storage.kafka.by_key.opened import Open, open_upserts
 from tidemark_replica.storage.kafka.by_key.records import KeyedRecords, KeyedUpdates
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import BATCH_BYTES, BATCH_RECORDS, TopicReader
@@ -329,7 +329,7 @@ class FollowedTopic:
     def _opener(self, places: EventPlaces) -> Open:
         """Opens the envelopes of records; `places` move."""
         if self.table.envelope != "debezium":
-            return Upserts(self._decoder)
+            return open_upserts(self._decoder)
         if self._head_decoder is not None:
             return AvroEvents(self._decoder, self._head_decoder, self._value_names, places)
         return JsonEvents(self._decoder, places)

@@ -35,11 +35,6 @@ def decoded_later(
     return Opened(rows, lambda wanted: decoder([values[i] for i in wanted]), bad or {}, ignored)
 
 
-class Upserts:
+def open_upserts(decoder: Decoder) -> Open:
     """The value is the row; without a value the row is deleted. `decoder`: of values."""
-
-    def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-
-    def __call__(self, records: Sequence[Any]) -> Opened:
-        return decoded_later([record.value() for record in records], self._decoder)
+    return lambda records: decoded_later([record.value() for record in records], decoder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,15 +16,25 @@ class Decoded:
     bad: dict[int, str]
 
 
-class Decoder(Protocol):
-    """Decodes values of one format. It may keep schemas; a batch leaves nothing else behind."""
-
-    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
-        """The columns of the values that are good. Raises RegistryAway where a schema that is needed cannot be had."""
+Decoder = Callable[[Sequence[bytes | None]], Decoded]
+"""Decodes values of one format. It may keep schemas; a batch leaves nothing else behind. Raises RegistryAway where a
+schema that is needed cannot be had."""
 
 
 class Unreadable(Exception):
     """A value is malformed. The message says how, without the data."""
+
+
+def body_decoder(
+    columns_of: Callable[[Sequence[bytes | None]], list[pa.Array]],
+) -> Callable[..., tuple[list[pa.Array], dict[int, str]]]:
+    """A `BodyDecoder` (`framing.py`) of what gives the columns of values, or raises Unreadable."""
+
+    def decode(values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
+        found = decoded_with(columns_of, [value[skip:] for value in values])
+        return found.columns, found.bad
+
+    return decode
 
 
 def decoded_with(decode: Callable[[Sequence[bytes | None]], list[pa.Array]], values: Sequence[bytes | None]) -> Decoded:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import Column
-from tidemark_replica.storage.kafka.values.decoded import Decoded, Decoder, Unreadable, decoded_with
+from tidemark_replica.storage.kafka.values.decoded import Decoder, Unreadable, body_decoder, decoded_with
 from tidemark_replica.storage.kafka.values.encodings import Encoding, key_of, values_of
-from tidemark_replica.storage.kafka.values.framing import UnframedJson
+from tidemark_replica.storage.kafka.values.framing import UniformValues
 from tidemark_replica.storage.kafka.values.json_values import JsonValues
 from tidemark_replica.storage.kafka.values.schemas import FORMATS, schema_columns, schema_decoder
 from tidemark_replica.storage.schema_registry import SchemaRegistry
@@ -68,30 +69,13 @@ def _columns(encoding: Encoding) -> tuple[Column, ...]:
 def _decoder(encoding: Encoding, registry: SchemaRegistry | None) -> Decoder:
     if encoding.format in FORMATS:
         return schema_decoder(encoding, registry)
-    if encoding.format == "json":
-        decoder = JsonDecoder(encoding.columns)
-        return UnframedJson(decoder, arrow_schema(encoding.columns)) if encoding.framed else decoder
-    return PlainDecoder(arrow_schema(encoding.columns).field(0).type)
-
-
-class PlainDecoder:
-    """One column with the value itself, as text or as bytes."""
-
-    def __init__(self, type: pa.DataType) -> None:
-        self._type = type
-
-    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
-        return decoded_with(lambda given: [plain_array(given, self._type)], values)
-
-
-class JsonDecoder:
-    """One JSON object a value."""
-
-    def __init__(self, columns: Sequence[Column]) -> None:
-        self._values = JsonValues(columns)
-
-    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
-        return decoded_with(self._values.columns, values)
+    schema = arrow_schema(encoding.columns)
+    if encoding.format != "json":
+        return partial(decoded_with, lambda values: [plain_array(values, schema.field(0).type)])
+    columns_of = JsonValues(encoding.columns).columns
+    if encoding.framed:
+        return UniformValues(schema, body_decoder(columns_of), is_framed=True)
+    return partial(decoded_with, columns_of)
 
 
 def plain_array(values: Sequence[bytes | None], type: pa.DataType) -> pa.Array:

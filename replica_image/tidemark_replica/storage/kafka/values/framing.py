@@ -42,15 +42,16 @@ class BodyDecoder(Protocol):
         """The columns of the good values, and why others are malformed. The first `skip` bytes are no part."""
 
 
-class PlainValues:
-    """Values without a frame, some of them missing."""
+class UniformValues:
+    """Values that one decoder reads, some of them missing. `is_framed`: a frame is taken off, whatever it names."""
 
-    def __init__(self, schema: pa.Schema, decode: BodyDecoder) -> None:
-        self._schema, self._decode = schema, decode
+    def __init__(self, schema: pa.Schema, decode: BodyDecoder, is_framed: bool) -> None:
+        self._schema, self._decode, self._is_framed = schema, decode, is_framed
 
     def __call__(self, values: Sequence[bytes | None]) -> Decoded:
         batch = _Batch(self._schema, values)
-        batch.decode(batch.present, self._decode, 0)
+        rows, skip = (batch.frames()[0], FRAME_BYTES) if self._is_framed else (batch.present, 0)
+        batch.decode(rows, self._decode, skip)
         return batch.decoded()
 
 
@@ -127,24 +128,6 @@ class FramedValues:
         while len(self._kept) > DECODERS_MAX:
             self._kept.popitem(last=False)
         return made
-
-
-class UnframedJson:
-    """Takes the frame off, for a decoder that needs no schema of the writer."""
-
-    def __init__(self, decode: Callable[[Sequence[bytes | None]], Decoded], schema: pa.Schema) -> None:
-        self._decode, self._schema = decode, schema
-
-    def __call__(self, values: Sequence[bytes | None]) -> Decoded:
-        batch = _Batch(self._schema, values)
-        framed, _ = batch.frames()
-
-        def decode(values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
-            found = self._decode([value[skip:] for value in values])
-            return found.columns, found.bad
-
-        batch.decode(framed, decode, FRAME_BYTES)
-        return batch.decoded()
 
 
 class _Batch:

@@ -22,9 +22,9 @@ from tidemark_replica.storage.avro.walk import NOWHERE, number_at
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
 from tidemark_replica.storage.kafka.values.debezium_schemas import CONNECT_NAMES, reader_of, row_of
-from tidemark_replica.storage.kafka.values.decoded import Decoder, Unreadable, decoded_with
+from tidemark_replica.storage.kafka.values.decoded import Decoder, Unreadable, body_decoder
 from tidemark_replica.storage.kafka.values.encodings import Encoding
-from tidemark_replica.storage.kafka.values.framing import BodyDecoder, FramedValues, PlainValues, WriterUnfit
+from tidemark_replica.storage.kafka.values.framing import BodyDecoder, FramedValues, UniformValues, WriterUnfit
 from tidemark_replica.storage.protobuf.descriptors import (
     DescriptorRefused,
     Descriptors,
@@ -82,7 +82,7 @@ def schema_decoder(encoding: Encoding, registry: SchemaRegistry | None) -> Decod
     try:
         make = _AvroValues(encoding) if encoding.format == "avro" else _ProtobufValues(encoding)
         if not encoding.framed:
-            return PlainValues(make.columns, make.of_reader())
+            return UniformValues(make.columns, make.of_reader(), is_framed=False)
     except (SchemaRefused, DescriptorRefused, Incompatible) as error:
         raise SourceUnusable(f"{encoding.where}: its schema: {error}") from None
     if registry is None:
@@ -173,6 +173,7 @@ class _ProtobufValues:
         schema = _schema(encoding)
         self._reader = descriptors_of_text(schema.text).message(schema.message)
         self._decoder = MessageDecoder(self._reader)
+        self._decode = body_decoder(self._columns)
         self.columns = self._decoder.schema
 
     def of_reader(self) -> BodyDecoder:
@@ -185,10 +186,6 @@ class _ProtobufValues:
         except (DescriptorRefused, WriterUnfit) as error:
             raise WriterUnfit(f"schema {id} of its writer does not fit: {error}"[:500]) from None
         return _IndexedMessages(writer, self._reader, self._decode, id)
-
-    def _decode(self, values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
-        found = decoded_with(self._columns, [value[skip:] for value in values])
-        return found.columns, found.bad
 
     def _columns(self, values: Sequence[bytes | None]) -> list[pa.Array]:
         try:
