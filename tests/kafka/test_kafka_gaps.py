@@ -87,8 +87,8 @@ def test_a_gap_stays_where_the_topic_grows_past_it(kafka: Broker, tmp_path: Path
             run.tick(3)
             assert run.source.stopped() == {"t": text}
     with Run(tmp_path, spec, term=4) as run:
-        run.source._stop("t", TableStopped(NOT_AUTHORIZED, "no"), None, {}, changes := {})
-        assert changes == {("t", "stopped"): text}
+        run.source._stop("t", TableStopped(NOT_AUTHORIZED, "no"), None)
+        assert run.source._changes == {("t", "stopped"): text}
     assert ids(tmp_path) == []
 
 

@@ -35,7 +35,7 @@ def test_a_stopped_table_is_tried_again_where_brokers_did_not_answer() -> None:
     source._stopped["t"] = f"{TOPIC_REPLACED}: table t: topic t was created anew"
     source._recheck = {"t"}
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0}, logger=None)
-    source._stop("t", TableStopped(TOPIC_REPLACED, "topic t was created anew"), Topics(admin), {}, {})
+    source._stop("t", TableStopped(TOPIC_REPLACED, "topic t was created anew"), Topics(admin))
     assert source._recheck == {"t"}
     assert "t" in source._problems
     source.close()

@@ -94,6 +94,9 @@ class KafkaIngestion(Source):
         """Tables of `_looking` whose answers were there for a whole tick."""
         self._look_at = self._show_at = self._recheck_at = 0.0
         self._time = Time(0)
+        self._reads: dict[str, TopicProgress] = {}
+        self._changes: dict[Entry, str | None] = {}
+        """What this tick has read, and the entries that its binding changes."""
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._bindings.resume(bound)
@@ -108,10 +111,9 @@ class KafkaIngestion(Source):
 
     def discover(self, time: Time) -> pa.Table:
         """Raises IngestionError where the connection's settings or its Secret cannot be used."""
-        self._time = time
-        changes: dict[Entry, str | None] = {}
-        reads: dict[str, TopicProgress] = {}
-        self._problems = {}
+        self._time, self._problems = time, {}
+        reads = self._reads = dict[str, TopicProgress]()
+        changes = self._changes = dict[Entry, str | None]()
         try:
             topics = self._look()
             readable = self._read_log(topics)
@@ -122,16 +124,16 @@ class KafkaIngestion(Source):
                 if name in led or name in self._successors.again or self._successors.waits(name):
                     continue
                 if readable or not topic.follows_transactions:
-                    self._advance(name, time, topics, reads, changes, together.get(name, ()))
+                    self._advance(name, topics, together.get(name, ()))
             if readable:
-                self._advance_together(time, topics, reads, changes)
-            self._verify(topics, reads, changes)
+                self._advance_together(topics)
+            self._verify(topics)
             if readable:
-                self._note_transactions(reads, changes)
+                self._note_transactions()
         except BrokersAway as error:
             self._problems[""] = str(error)
             self._disconnect(reads)
-            reads = {}
+            reads.clear()
         except BaseException:  # a full disk, for example: the records are read again from the bound positions
             for name, progress in reads.items():
                 self._tables[name].remove(progress)
@@ -287,15 +289,7 @@ class KafkaIngestion(Source):
         self._successors.again[name].discard()
         changes[(name, _STOPPED)] = f"{error.reason}: {error}"
 
-    def _advance(
-        self,
-        name: str,
-        time: Time,
-        topics: Topics,
-        reads: dict[str, TopicProgress],
-        changes: dict[Entry, str | None],
-        others: Collection[str],
-    ) -> None:
+    def _advance(self, name: str, topics: Topics, others: Collection[str]) -> None:
         """Begins a table, reads on, or checks whether a stopped one can go on. `others`: take what it reads."""
         topic, bound = self._tables[name], self._bound.get(name)
         stopped = name in self._stopped
@@ -308,12 +302,12 @@ class KafkaIngestion(Source):
                 why = self._reason(name)
                 joined = self._cuts.joined
                 begun = topic.begin(topics, joined) if bound is None else topic.recheck(bound, why, topics, joined)
-                reads[name] = TopicProgress(begun)
+                self._reads[name] = TopicProgress(begun)
                 if bound is None:
                     self._snapshots.begin(name, sum(begun.offsets.values()))
-                changes[(name, _STOPPED)] = None
+                self._changes[(name, _STOPPED)] = None
             elif topic.follows_transactions and name not in self._cuts.members:
-                reads[name] = TopicProgress(topic.rejoin(bound, topics, self._cuts.joined))
+                self._reads[name] = TopicProgress(topic.rejoin(bound, topics, self._cuts.joined))
             else:
                 self._take_look(name, bound, topics)
                 seconds, size = READ_SECONDS / len(self._tables), self._spec.max_bytes_per_tick
@@ -322,19 +316,19 @@ class KafkaIngestion(Source):
                     topic.read_ahead(bound, self._memory, self._runs, size, seconds, watermark, more)
                 else:
                     at = {other: (self._tables[other], self._successors.at(other)) for other in others}
-                    reads[name], taken = read_together(topic, bound, at, time, size, seconds)
+                    self._reads[name], taken = read_together(topic, bound, at, self._time, size, seconds)
                     for other, found in taken.items():
                         if isinstance(found, TableStopped) and other in self._successors.again:
-                            self._stop_successor(other, found, changes)
+                            self._stop_successor(other, found, self._changes)
                         elif isinstance(found, TableStopped):
-                            self._stop(other, found, topics, reads, changes)
+                            self._stop(other, found, topics)
                         elif not self._successors.take(other, found):
-                            reads[other] = found
+                            self._reads[other] = found
                 self._undecoded.pop(name, None)
         except RegistryAway as error:
             self._undecoded[name] = AnswerWait.after(self._undecoded.get(name), str(error))
         except TableStopped as error:
-            self._stop(name, error, topics, reads, changes)
+            self._stop(name, error, topics)
         except BrokersAway as error:
             self._problems[name] = str(error)
             topic.close()
@@ -364,10 +358,9 @@ class KafkaIngestion(Source):
         self._cuts.problem = str(error)
         self._unread = AnswerWait.after(self._unread, str(error))
 
-    def _advance_together(
-        self, time: Time, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]
-    ) -> None:
+    def _advance_together(self, topics: Topics) -> None:
         """Takes whole transactions into all tables that follow them. Raises BrokersAway."""
+        reads = self._reads
         begun = [n for n, t in self._tables.items() if t.follows_transactions and n not in self._successors.again]
         live = [name for name in begun if name not in self._stopped or name in reads]
         free = [name for name in live if name not in reads and not self._successors.waits(name)]
@@ -386,19 +379,20 @@ class KafkaIngestion(Source):
                 if cut != bound.offsets:
                     fates = self._cuts.fate_of(name, bound)
                     ranks, firsts = self._cuts.rank_of, self._cuts.first_of
-                    reads[name] = self._tables[name].take(bound, time, cut, fates, ranks, firsts)
+                    reads[name] = self._tables[name].take(bound, self._time, cut, fates, ranks, firsts)
             except TableStopped as error:
-                self._stop(name, error, topics, reads, changes)
+                self._stop(name, error, topics)
             except RegistryAway as error:  # all tables take a transaction, or none
                 for each in reads.keys() & chosen.keys():
                     self._tables[each].discard(reads.pop(each))
                 self._unreadable(TransactionsUnreadable(f"RegistryAway: {error}"))
                 return
 
-    def _note_transactions(self, reads: Mapping[str, TopicProgress], changes: dict[Entry, str | None]) -> None:
+    def _note_transactions(self) -> None:
         """Adds the entries of the transactions that the binding has: after all that may still fail."""
         if self._cuts.problem:
             return
+        reads, changes = self._reads, self._changes
         for name, whys in self._cuts.lost.items():
             noted = changes.get((name, _GAPS))  # in this tick
             before = Gaps.from_json(noted) if noted is not None else self._gaps.get(name, Gaps())
@@ -416,31 +410,24 @@ class KafkaIngestion(Source):
             del self._looking[name]
             self._tables[name].check(bound, answer(self._tables[name].table.topic, future), topics)
 
-    def _verify(self, topics: Topics, reads: dict[str, TopicProgress], changes: dict[Entry, str | None]) -> None:
+    def _verify(self, topics: Topics) -> None:
         """Checks that the records come from the topics that are bound: an id that is the same after the read was the
         same during it. Raises BrokersAway."""
-        moved = {n: p for n, p in reads.items() if n in self._bound and p.position != self._bound[n]}
+        moved = {n: p for n, p in self._reads.items() if n in self._bound and p.position != self._bound[n]}
         if not moved:
             return
         found = topics.describe({self._tables[name].table.topic for name in moved})
         for name, progress in moved.items():
             topic = self._tables[name]
-            if reads.get(name) is not progress:
+            if self._reads.get(name) is not progress:
                 continue  # it passed over a gap, with another one
             try:
                 topic.check(progress.position, found[topic.table.topic], topics)
             except TableStopped as error:
-                topic.discard(reads.pop(name))
-                self._stop(name, error, topics, reads, changes)
+                topic.discard(self._reads.pop(name))
+                self._stop(name, error, topics)
 
-    def _stop(
-        self,
-        name: str,
-        error: TableStopped,
-        topics: Topics,
-        reads: dict[str, TopicProgress],
-        changes: dict[Entry, str | None],
-    ) -> None:
+    def _stop(self, name: str, error: TableStopped, topics: Topics) -> None:
         """Stops the table, or lets it go on behind the gap."""
         topic, bound = self._tables[name], self._bound.get(name)
         topic.close()
@@ -451,7 +438,7 @@ class KafkaIngestion(Source):
                 position = topic.skipped(bound, topics, self._cuts.joined)
                 for each in (name, *self._successors.in_step().get(name, ())):
                     if self._tables[each].skips(error) and each not in self._successors.again:
-                        self._skip(each, error, position, reads, changes)
+                        self._skip(each, error, position)
                 return
         except TableStopped as other:
             error = other
@@ -464,23 +451,16 @@ class KafkaIngestion(Source):
         stays = self._reason(name) == OFFSET_GONE and error.reason not in GAPS  # a gap is not forgotten for these
         if self._reason(name) != error.reason and not stays:
             self._stopped[name] = f"{error.reason}: table {name}: {error}"
-        changes[(name, _STOPPED)] = self._stopped[name]
+        self._changes[(name, _STOPPED)] = self._stopped[name]
 
-    def _skip(
-        self,
-        name: str,
-        error: TableStopped,
-        position: Position,
-        reads: dict[str, TopicProgress],
-        changes: dict[Entry, str | None],
-    ) -> None:
+    def _skip(self, name: str, error: TableStopped, position: Position) -> None:
         """Lets the table go on behind the gap, at the position."""
-        if name in reads:
-            self._tables[name].discard(reads[name])
-        reads[name] = TopicProgress(position)
-        changes[(name, _STOPPED)] = None
+        if name in self._reads:
+            self._tables[name].discard(self._reads[name])
+        self._reads[name] = TopicProgress(position)
+        self._changes[(name, _STOPPED)] = None
         before = self._gaps.get(name, Gaps())
-        changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
+        self._changes[(name, _GAPS)] = Gaps(before.count + 1, self._time, str(error)).to_json()
         self._recheck.discard(name)
 
     def _reason(self, name: str) -> str:
