@@ -28,7 +28,7 @@ from tidemark_persist import write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_replica.storage.files.folder import Folder
-from tidemark_replica.storage.files.reading import StageRows, stage
+from tidemark_replica.storage.files.reading import FileStaging, StageRows
 from tidemark_replica.values.arrow_types import arrow_schema
 
 TURNS = 3
@@ -82,7 +82,7 @@ def _staged(session: SparkSession, root: Path, format: str) -> int:
     folder = Folder(str(root / format))
     table = FilesTable("t", "avro" if format == "large" else format, folder.directory, columns=COLUMNS)
     function = StageRows(COLUMNS, Time(1000), str(root / "staged"), None, set_aside=False)
-    done = stage(session, table, folder, function, folder.list("*").files)
+    done = FileStaging(session, table, folder, function).stage(folder.list("*").files)
     done.remove(function)
     return sum(good for good, _ in done.counts.values())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +16,9 @@ from tests.storage.ingestion_samples import contents, oks
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option
 from tidemark_protocol.types import BIGINT, DOUBLE, STRING, Column, SqlType
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
-from tidemark_replica.storage.files import source as files_source
 from tidemark_replica.storage.files.inspect import tables_of
-from tidemark_replica.storage.files.reading import stage
+from tidemark_replica.storage.files.listing import FileVersion
+from tidemark_replica.storage.files.reading import FileStaging, StagedRows
 
 pytestmark = pytest.mark.spark
 
@@ -118,14 +118,14 @@ def test_a_file_that_changes_while_it_is_read_is_an_error_row(
     d = directory()
     path = d.put("1.csv", "a,b\n1,x\n")
     d.put("2.csv", "a,b\n2,y\n")
-    real = stage
+    real = FileStaging.stage
 
-    def stage_then_touch(*args: object) -> object:
-        staged = real(*args)  # type: ignore[arg-type]
+    def stage_then_touch(self: FileStaging, files: Sequence[FileVersion]) -> StagedRows:
+        staged = real(self, files)
         path.write_text("a,b\n7,other\n")
         return staged
 
-    monkeypatch.setattr(files_source, "stage", stage_then_touch)
+    monkeypatch.setattr(FileStaging, "stage", stage_then_touch)
     d.ticks()
 
     assert d.rows() == [(2, "y")]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,7 +45,7 @@ from tidemark_replica.storage.files.problems import (
     letter_code,
     letters_of_file,
 )
-from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage
+from tidemark_replica.storage.files.reading import FileStaging, StagedRows, StageRows
 from tidemark_replica.storage.files.streamed.compression import compression_of
 from tidemark_replica.storage.keyed_rows.unique import KEY_IN_LOG, key_violation
 from tidemark_replica.storage.source import SourceShards
@@ -214,10 +214,11 @@ class _Job:
     ) -> None:
         if table is None or spec.columns is None:
             raise _Refused(f"NO_SUCH_TABLE: table {spec.name} is not ingested")
-        self._session, self._spec, self._store = session, spec, store
+        self._spec, self._store = spec, store
         self._table, self._dead = table, dead
         places = (table[0].shard.location, dead[0].shard.location if dead else None)
         self._function = StageRows(spec.columns, time, *places, set_aside=spec.on_bad_record == "deadLetter")
+        self._staging = FileStaging(session, spec, store, self._function)
 
     def rows_of(self, staged: StagedRows) -> list[BindingRow]:
         """The rows of the binding that name the staged files."""
@@ -233,7 +234,7 @@ class _Job:
         if not store.is_complete(name, self._spec.format, compression_of(self._spec, name)):
             raise _Refused(f"INCOMPLETE: file {name} looks half written; ask again when it is complete")
         code = checks.file_problem(self._spec, self._store, self._function.columns, new)
-        staged = stage(self._session, self._spec, self._store, self._function, [new]) if not code else StagedRows()
+        staged = self._staging.stage([new]) if not code else StagedRows()
         if code := code or staged.problems.get(name):
             raise _Refused(f"{code}: file {name} still cannot be read; mend it, and ask again")
         if checks.has_changed(self._store, new):
@@ -279,7 +280,7 @@ class _Job:
         )
         if checks.file_problem(self._spec, self._store, self._function.columns, bound):
             raise _Refused(changed)
-        staged = stage(self._session, self._spec, self._store, self._function.retracting(), [bound])
+        staged = replace(self._staging, function=self._function.retracting()).stage([bound])
         if staged.problems or checks.has_changed(self._store, bound):
             raise _Refused(changed)
         if staged.table:

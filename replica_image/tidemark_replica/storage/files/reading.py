@@ -90,41 +90,6 @@ def text_reader(session: SparkSession, table: FilesTable) -> DataFrameReader:
     return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT).option("encoding", "UTF-8")
 
 
-def _opened_by_spark(
-    session: SparkSession, table: FilesTable, store: FileStore, columns: Sequence[Column], files: Sequence[FileVersion]
-) -> Iterator[DataFrame]:
-    """The files' rows as Spark reads them, with the name of each row's file: a frame for each header that they have."""
-    ddl, folder, usual = _ddl(columns), Folder(table.path), header_of(table, columns)
-    if table.format == "parquet":
-        rows = session.read.schema(ddl).parquet(*(literal_path(folder.path_of(file.name)) for file in files))
-        yield rows.selectExpr("*", f"CAST(NULL AS STRING) AS `{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
-        return
-    paths: dict[Header, list[str]] = {}
-    for file in files:
-        header = usual if usual is None else first_line(table, store, file)
-        if header is not None and not header_fits(header, columns, table.added):
-            header = usual  # it has changed
-        paths.setdefault(header, []).append(literal_path(folder.path_of(file.name)))
-    for header, of_header in paths.items():
-        rows = text_reader(session, table).schema(_text_ddl(columns, header)).load(of_header)
-        yield rows.selectExpr(*_selected(columns, header), f"`{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
-
-
-def _parsed_by_spark(
-    session: SparkSession,
-    table: FilesTable,
-    store: FileStore,
-    columns: Sequence[Column],
-    pieces: Sequence[FilePiece],
-    header: Header,
-    report: ProblemReport,
-) -> DataFrame:
-    """The rows of text that Spark's tasks stream, with the number of each row's piece. All files have the header."""
-    reader = text_reader(session, table).option("header", "false").schema(_text_ddl(columns, header))
-    rows = read_pieces(session, reader, table, store, tuple(pieces), header, report)
-    return rows.selectExpr(*_selected(columns, header), f"`{CORRUPT}`", f"spark_partition_id() AS `{FILE}`")
-
-
 def _text_ddl(columns: Sequence[Column], header: Header) -> str:
     """The schema of the records of files with this header. A field of no column is a text, so that it fits."""
     types = {c.name: c.type for c in columns}
@@ -256,6 +221,7 @@ class StagedRows:
         """Adds what another job staged."""
         self.table.extend(other.table)
         self.dead_letters.extend(other.dead_letters)
+        self.problems.update(other.problems)
         for name, (good, bad) in other.counts.items():
             before = self.counts.get(name, (0, 0))
             self.counts[name] = (before[0] + good, before[1] + bad)
@@ -267,70 +233,95 @@ class StagedRows:
                 remove_staged(location, files)
 
 
-def stage(
-    session: SparkSession, table: FilesTable, store: FileStore, function: StageRows, files: Sequence[FileVersion]
-) -> StagedRows:
-    """Reads the files and stages their rows. Empty files have none."""
-    done = StagedRows()
-    if opened := [f for f in files if opened_by_spark(table, f.name) and f.size]:
-        for rows in _opened_by_spark(session, table, store, function.columns, opened):
-            _run(done, function, rows)
-    streamed = pieces_of(table, [f for f in files if not opened_by_spark(table, f.name)])
-    if not streamed:
+@dataclass(frozen=True)
+class FileStaging:
+    """Reads files of a table, and stages their rows by `function`."""
+
+    session: SparkSession
+    table: FilesTable
+    store: FileStore
+    function: StageRows
+
+    def stage(self, files: Sequence[FileVersion]) -> StagedRows:
+        """Empty files have no rows."""
+        done, table = StagedRows(), self.table
+        if opened := [f for f in files if opened_by_spark(table, f.name) and f.size]:
+            for rows in self._opened_by_spark(opened):
+                done.add(_run(self.function, rows))
+        streamed = pieces_of(table, [f for f in files if not opened_by_spark(table, f.name)])
+        if not streamed:
+            return done
+        if table.format in ("csv", "json"):
+            self._stage_text(streamed, done)
+            return done
+        report = ProblemReport(self.session)
+        records = StageRecords(table, self.store, streamed, self._numbered(streamed), report)
+        done.add(_run(records, numbers(self.session, streamed)))
+        done.problems.update(report.take())
         return done
-    if table.format in ("csv", "json"):
-        _stage_text(session, table, store, function, streamed, done)
-        return done
-    report, function = ProblemReport(session), replace(function, numbered=tuple(p.file.name for p in streamed))
-    _run(done, StageRecords(table, store, streamed, function, report), numbers(session, streamed))
-    done.problems.update(report.take())
-    return done
 
+    def _opened_by_spark(self, files: Sequence[FileVersion]) -> Iterator[DataFrame]:
+        """The files' rows as Spark reads them, with the name of each row's file: a frame for each header that they
+        have."""
+        table, columns = self.table, self.function.columns
+        folder, usual = Folder(table.path), header_of(table, columns)
+        if table.format == "parquet":
+            reader = self.session.read.schema(_ddl(columns))
+            rows = reader.parquet(*(literal_path(folder.path_of(file.name)) for file in files))
+            yield rows.selectExpr("*", f"CAST(NULL AS STRING) AS `{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
+            return
+        paths: dict[Header, list[str]] = {}
+        for file in files:
+            header = usual if usual is None else first_line(table, self.store, file)
+            if header is not None and not header_fits(header, columns, table.added):
+                header = usual  # it has changed
+            paths.setdefault(header, []).append(literal_path(folder.path_of(file.name)))
+        for header, of_header in paths.items():
+            rows = text_reader(self.session, table).schema(_text_ddl(columns, header)).load(of_header)
+            yield rows.selectExpr(*_selected(columns, header), f"`{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
 
-def _stage_text(
-    session: SparkSession,
-    table: FilesTable,
-    store: FileStore,
-    function: StageRows,
-    pieces: tuple[FilePiece, ...],
-    done: StagedRows,
-) -> None:
-    """Streams text. Files have the header of the table until a task finds another one; then those are read by their
-    own headers."""
-    usual = header_of(table, function.columns)
-    headers: dict[str, Header] = {}
-    while pieces:
-        of_header: dict[Header, list[FilePiece]] = {}
-        for piece in pieces:
-            of_header.setdefault(headers.get(piece.file.name, usual), []).append(piece)
-        pieces = ()
-        for header, some in of_header.items():
-            found, report = StagedRows(), ProblemReport(session)
-            named = replace(function, numbered=tuple(piece.file.name for piece in some))
-            _run(found, named, _parsed_by_spark(session, table, store, function.columns, some, header, report))
-            problems = report.take()
-            mismatched = {p.file for p in some if problems.get(p.file.name) == SCHEMA_MISMATCH} if header else ()
-            other = {
-                f.name: own
-                for f in mismatched
-                if f.name not in headers and (own := _own_header(table, store, function, f))
-            }
-            if other:
-                headers |= other
-                found.remove(function)
-                pieces += tuple(some)
-            else:
-                done.add(found)
-                done.problems.update(problems)
+    def _parsed_by_spark(self, pieces: tuple[FilePiece, ...], header: Header, report: ProblemReport) -> DataFrame:
+        """The rows of text that Spark's tasks stream, with the number of each row's piece. All files have the
+        header."""
+        columns = self.function.columns
+        reader = text_reader(self.session, self.table).option("header", "false").schema(_text_ddl(columns, header))
+        rows = read_pieces(self.session, reader, self.table, self.store, pieces, header, report)
+        return rows.selectExpr(*_selected(columns, header), f"`{CORRUPT}`", f"spark_partition_id() AS `{FILE}`")
 
+    def _numbered(self, pieces: Sequence[FilePiece]) -> StageRows:
+        """The function for rows that have the numbers of these pieces."""
+        return replace(self.function, numbered=tuple(piece.file.name for piece in pieces))
 
-def _own_header(table: FilesTable, store: FileStore, function: StageRows, file: FileVersion) -> Header:
-    """The header of the file, if it can be read by that."""
-    try:
-        header = first_line(table, store, file)
-    except (FileNotFoundError, FileChanged, ArchiveUnreadable, NotText, UnicodeDecodeError, csv.Error):
-        return None
-    return header if header_fits(header, function.columns, table.added) else None
+    def _stage_text(self, pieces: tuple[FilePiece, ...], done: StagedRows) -> None:
+        """Streams text. Files have the header of the table until a task finds another one; then those are read by their
+        own headers."""
+        usual = header_of(self.table, self.function.columns)
+        headers: dict[str, Header] = {}
+        while pieces:
+            of_header: dict[Header, list[FilePiece]] = {}
+            for piece in pieces:
+                of_header.setdefault(headers.get(piece.file.name, usual), []).append(piece)
+            pieces = ()
+            for header, some in of_header.items():
+                report = ProblemReport(self.session)
+                found = _run(self._numbered(some), self._parsed_by_spark(tuple(some), header, report))
+                found.problems.update(report.take())
+                mismatched = {p.file for p in some if found.problems.get(p.file.name) == SCHEMA_MISMATCH}
+                unread = [f for f in mismatched if header is not None and f.name not in headers]
+                if other := {f.name: own for f in unread if (own := self._own_header(f))}:
+                    headers |= other
+                    found.remove(self.function)
+                    pieces += tuple(some)
+                else:
+                    done.add(found)
+
+    def _own_header(self, file: FileVersion) -> Header:
+        """The header of the file, if it can be read by that."""
+        try:
+            header = first_line(self.table, self.store, file)
+        except (FileNotFoundError, FileChanged, ArchiveUnreadable, NotText, UnicodeDecodeError, csv.Error):
+            return None
+        return header if header_fits(header, self.function.columns, self.table.added) else None
 
 
 @dataclass(frozen=True)
@@ -369,15 +360,15 @@ class StageRecords:
                 yield broken.append_column(CORRUPT, pa.array(malformed, pa.string()))
 
 
-def _run(done: StagedRows, function: StageRows | StageRecords, rows: DataFrame) -> None:
-    """Stages the rows, and adds what was staged to `done`."""
+def _run(function: StageRows | StageRecords, rows: DataFrame) -> StagedRows:
+    """Stages the rows."""
+    done = StagedRows()
     for staged in rows.mapInArrow(function, "kind string, file string").collect():
         if staged.kind == _COUNTS:
-            for name, (good, bad) in json.loads(staged.file).items():
-                before = done.counts.get(name, (0, 0))
-                done.counts[name] = (before[0] + good, before[1] + bad)
+            done.add(StagedRows(counts=json.loads(staged.file)))
         else:
             (done.table if staged.kind == _TABLE else done.dead_letters).append(StagedFile.from_json(staged.file))
+    return done
 
 
 def stage_refused(function: StageRows, codes: Mapping[str, str]) -> StagedRows:

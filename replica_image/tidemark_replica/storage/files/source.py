@@ -56,7 +56,7 @@ from tidemark_replica.storage.files.problems import (
     problems_in_table,
 )
 from tidemark_replica.storage.files.read_again import FilesGone, ReadAgain, check_read_again, not_read_again
-from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage, stage_refused
+from tidemark_replica.storage.files.reading import FileStaging, StagedRows, StageRows, stage_refused
 from tidemark_replica.storage.keyed_rows.unique import key_violation
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.table_reports import SnapshotProgress
@@ -370,13 +370,14 @@ class FilesIngestion(Source):
         `stops`."""
         bad: dict[str, str] = {}
         store = self._stores[spec.name]
+        staging = FileStaging(self._session, spec, store, function)
         for _ in range(_READS_MAX):
             for file in files:
                 if file.name not in bad and (code := checks.file_problem(spec, store, function.columns, file)):
                     bad[file.name] = code
             if stops:
                 check_read_again(spec, bad)
-            rows = stage(self._session, spec, store, function, [f for f in files if f.name not in bad])
+            rows = staging.stage([f for f in files if f.name not in bad])
             moved = {f.name: code for f in files if f.name not in bad and (code := checks.has_changed(store, f))}
             moved = rows.problems | moved
             if not moved:
@@ -406,11 +407,12 @@ class FilesIngestion(Source):
                 LOG.warning("table %s: file %s: %s", spec.name, file.name, violation.log_text)
             return [], [file.name for file in files]
         files, store = sorted(files, key=lambda file: file.name), self._stores[spec.name]
+        staging = FileStaging(self._session, spec, store, replace(function, dead_letter=None))
         taken: list[StagedFile] = []
         refused: list[str] = []
         for half in (files[: len(files) // 2], files[len(files) // 2 :]):
             # letters and counts were staged with all files
-            alone = stage(self._session, spec, store, replace(function, dead_letter=None), half)
+            alone = staging.stage(half)
             if alone.problems or any(checks.has_changed(store, file) for file in half):
                 raise _changing(spec)
             unique, twice = self._unique(spec, function, half, alone, [*before, *taken])
