@@ -50,8 +50,6 @@ class ReadAgain:
         self._locations = (table.shard.location, dead.shard.location if dead is not None else "")
         self._left = {file.name: file for file in bound}
         self._pieces: list[_Piece] = []
-        self._piece_of: dict[str, _Piece] = {}
-        self._sizes = 0, _size(self._left)
 
     @property
     def is_complete(self) -> bool:
@@ -66,21 +64,18 @@ class ReadAgain:
     @property
     def sizes(self) -> tuple[int, int]:
         """The bytes of the files that are read, and of the files that are left."""
-        return self._sizes
+        return sum(file.size for file in self.files()), sum(file.size for file in self._left.values())
 
     def bind(self, files: Iterable[FileVersion]) -> None:
         """The table before it has bound these files."""
-        for file in files:
-            self._forget(file.name)
-            self._left[file.name] = file
-            self._count(0, file.size)
+        self._left |= {file.name: file for file in files}
 
     def unbind(self, names: Iterable[str]) -> None:
         """These files are not bound any more."""
         for name in names:
-            if (piece := self._piece_of.get(name)) is not None:
+            for piece in [each for each in self._pieces if name in each.files]:
                 self._void(piece)
-            self._forget(name)
+            self._left.pop(name, None)
 
     def next_files(self, at_most: int, left_bytes: int) -> list[FileVersion]:
         """The files of the next piece: at most so many, of the bytes that are left of PIECE_BYTES in this tick. Where
@@ -106,9 +101,6 @@ class ReadAgain:
         self._pieces.append(piece)
         for name in piece.files:
             del self._left[name]
-            self._piece_of[name] = piece
-        size = _size(piece.files)
-        self._count(size, -size)
 
     def renew(self) -> None:
         """Copies old data files, also while the successor waits for its files. A piece whose data files are gone is
@@ -139,30 +131,15 @@ class ReadAgain:
 
     def _void(self, piece: _Piece) -> None:
         self._pieces.remove(piece)
-        for name in piece.files:
-            del self._piece_of[name]
         self._left |= piece.files
-        size = _size(piece.files)
-        self._count(-size, size)
         for location, files in self._staged_files(piece):
             remove_staged(location, files)
-
-    def _forget(self, name: str) -> None:
-        if (file := self._left.pop(name, None)) is not None:
-            self._count(0, -file.size)
-
-    def _count(self, read: int, left: int) -> None:
-        self._sizes = self._sizes[0] + read, self._sizes[1] + left
 
     def _staged_files(self, piece: _Piece) -> Iterator[tuple[str, list[StagedFile]]]:
         """The location of each of the two tables that has data files of the piece, and the files."""
         for location, files in zip(self._locations, (piece.rows.table, piece.rows.dead_letters), strict=True):
             if files:
                 yield location, files
-
-
-def _size(files: Mapping[str, FileVersion]) -> int:
-    return sum(file.size for file in files.values())
 
 
 class FilesGone(TableStopped):
