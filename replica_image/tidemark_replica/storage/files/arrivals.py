@@ -7,7 +7,6 @@ bucket   the listing goes on from a name, some pages at a tick (`bucket_arrivals
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_replica.storage.files.bucket import Bucket
@@ -20,21 +19,7 @@ _ENDS = {"parquet": "has no parquet footer", "avro": "does not end with its sync
 """The part that an unfinished file lacks, by format."""
 
 
-class Arrivals(Protocol):
-    """The arrivals of one table."""
-
-    def resume(self, bound: Iterable[FileVersion]) -> None:
-        """Begins anew; `bound`: all bound files."""
-
-    def look(self, known: BoundFiles, released: Mapping[str, FileVersion]) -> Arrived:
-        """The files to bind now, at most `max_files_per_tick` of TICK_BYTES; none that is `known`, or `released` in
-        this version. Raises SourceUnusable, StorageError."""
-
-    def confirm(self, bound: Iterable[FileVersion]) -> None:
-        """These files were bound."""
-
-
-def arrivals_of(table: FilesTable, store: FileStore) -> Arrivals:
+def arrivals_of(table: FilesTable, store: FileStore) -> FolderArrivals | BucketArrivals:
     return BucketArrivals(table, store) if isinstance(store, Bucket) else FolderArrivals(table, store)
 
 
@@ -47,9 +32,12 @@ class FolderArrivals:
         self._last: dict[str, FileVersion] = {}
 
     def resume(self, bound: Iterable[FileVersion]) -> None:
+        """Begins anew; `bound`: all bound files."""
         self._last = {}
 
     def look(self, known: BoundFiles, released: Mapping[str, FileVersion]) -> Arrived:
+        """The files to bind now, at most `max_files_per_tick` of TICK_BYTES; none that is `known`, or `released` in
+        this version. Raises SourceUnusable, StorageError."""
         listing = self._store.list(self._table.pattern)
         unbound, changed = known.split(listing.files)
         arrived = Arrived(changed=changed)
@@ -74,6 +62,7 @@ class FolderArrivals:
         return arrived
 
     def confirm(self, bound: Iterable[FileVersion]) -> None:
+        """These files were bound."""
         for file in bound:
             self._last.pop(file.name, None)
 

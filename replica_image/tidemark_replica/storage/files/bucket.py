@@ -27,10 +27,6 @@ class Bucket:
     location: str
     options: Options = field(default=None, repr=False)
 
-    @property
-    def reads_versions(self) -> bool:
-        return True
-
     def list(self, pattern: str) -> FolderListing:
         """The files of the first INFERENCE_PAGES pages: `bucket_arrivals.py` lists everything, bit by bit."""
         found = FolderListing()
@@ -48,6 +44,8 @@ class Bucket:
         return True
 
     def open(self, file: FileVersion, *, sequential: bool = True) -> BinaryIO:
+        """The bytes of the object, to be read from one end to the other, or in parts. Raises FileNotFoundError,
+        FileChanged where it is in another version, StorageError, also while it is read."""
         raw = _Ranges(self.reader, file)
         return io.BufferedReader(raw, RANGE_BYTES) if sequential else raw  # type: ignore[return-value]
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import Column
+from tidemark_replica.storage.files.bucket import Bucket
 from tidemark_replica.storage.files.file_store import FileStore, is_bucket
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of, decompressed
@@ -31,7 +32,7 @@ _HEADER_BYTES = _CHUNK_BYTES = 1 << 20
 def has_changed(store: FileStore, bound: FileVersion) -> str | None:
     """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None. The task that reads the file says
     it, of a store that reads versions."""
-    if store.reads_versions:
+    if isinstance(store, Bucket):
         return None
     now = store.version_of(bound.name)
     if now is None:

@@ -21,11 +21,8 @@ class Folder:
 
     directory: str
 
-    @property
-    def reads_versions(self) -> bool:
-        return False
-
     def list(self, pattern: str) -> FolderListing:
+        """The files whose names match the pattern, without hidden and unfinished ones. Raises SourceUnusable."""
         root, listing = _root_of(self.directory), FolderListing()
         try:
             with os.scandir(self.directory) as entries:
@@ -65,6 +62,7 @@ class Folder:
             return False
 
     def open(self, file: FileVersion, *, sequential: bool = True) -> BinaryIO:
+        """The bytes of the file in whatever version. Raises OSError."""
         return open(self.path_of(file.name), "rb")
 
     def path_of(self, name: str) -> str:
