@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 from psycopg import conninfo, pq
 from psycopg.pq.abc import PGconn
 
+from tidemark_protocol.plan.ingestion import PostgresSource
+from tidemark_protocol.plan.sinks.postgres import PostgresSink
 from tidemark_replica.storage.errors import IngestionError, SourceNotReady
 from tidemark_replica.storage.postgres.pgoutput import DATA, KEEPALIVE, feedback, keepalive, lsn_text, parse_lsn
 
@@ -75,24 +77,12 @@ class System:
     database: str
 
 
-class PostgresAddress(Protocol):
-    """A database, and how its server proves itself: a PostgresSource, or a PostgresSink."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def database(self) -> str: ...
-    @property
-    def ssl_mode(self) -> str:
-        """The mode, as libpq calls it."""
-
-
 class Upstream:
     """The address, and the way to it. Raises IngestionError with the address, and without a secret."""
 
-    def __init__(self, spec: PostgresAddress, credentials: Credentials, settings: Mapping[str, str] = SETTINGS) -> None:
+    def __init__(
+        self, spec: PostgresSource | PostgresSink, credentials: Credentials, settings: Mapping[str, str] = SETTINGS
+    ) -> None:
         self._spec, self._credentials, self._settings = spec, credentials, settings
         self.name = f"{spec.host}:{spec.port}/{spec.database}"
         self.interrupted = threading.Event()

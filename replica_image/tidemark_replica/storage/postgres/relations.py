@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import msgspec
 import psycopg
 
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
@@ -92,18 +93,8 @@ class PinnedTable:
     @classmethod
     def from_json(cls, text: str) -> PinnedTable:
         value = json.loads(text)
-        membership = value["membership"]
-        for name in ("entries", "columns"):
-            membership[name] = None if membership[name] is None else tuple(membership[name])
-        return cls(
-            value["oid"],
-            value["file"],
-            tuple(PinnedColumn(**column) for column in value["columns"]),
-            Membership(**membership),
-            tuple(PrintedType(**type) for type in value["types"]),
-            tuple(value.get("key", ())),
-            value.get("toast", 0),
-        )
+        value["membership"]["columns"] = value["membership"]["columns"] or ()  # null in older bindings
+        return msgspec.convert(value, cls)
 
     def check_same(self, now: PinnedTable, described: Sequence[Sequence[str]] = ()) -> None:
         """Raises TableStopped where rows may not read as they did. `described`: the names of the columns by which the
