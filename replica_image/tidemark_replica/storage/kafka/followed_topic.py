@@ -35,7 +35,7 @@ from tidemark_replica.storage.kafka.stop import (
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.storage.kafka.transactions.avro_metadata import AvroMarks
 from tidemark_replica.storage.kafka.transactions.metadata import MarksOf, json_marks
-from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, FateOf, RankOf, ReadAhead, Recall
+from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, FirstOf, RankOf, ReadAhead, Recall
 from tidemark_replica.storage.kafka.values.decoding import decoder_of, head_decoder_of, key_decoder_of, value_columns
 from tidemark_replica.storage.kafka.values.framing import TooManySchemas
 from tidemark_replica.storage.schema_registry import RegistryAway, SchemaRegistry
@@ -175,7 +175,7 @@ class FollowedTopic:
             offsets |= {p: cut[p] for p in beyond if cut is not None}
             epochs = {p: epoch for p, epoch in epochs.items() if p not in beyond}
             self.close()  # the next read begins at the cut
-        position = self._moved(bound, offsets, reader.begins, count, places, epochs)
+        position = self._moved(bound, offsets, reader.begins, count, event_places=places, epochs=epochs)
         return TopicProgress(position, rows, letters)
 
     def take_over(
@@ -186,21 +186,17 @@ class FollowedTopic:
         self.close()
         rows, letters, places = self._staged(iter(records), bound, time, size)
         count = sum(map(len, records))
-        position = self._moved(bound, behind.offsets, behind.begins, count, places, behind.epochs)
+        moved = {"event_places": places, "epochs": behind.epochs}
+        position = self._moved(bound, behind.offsets, behind.begins, count, **moved)
         return TopicProgress(position, rows, letters)
 
     def _moved(
-        self,
-        bound: Position,
-        offsets: Mapping[int, int],
-        first: Mapping[int, int],
-        count: int,
-        places: Mapping[int, str],
-        epochs: Mapping[int, int],
+        self, bound: Position, offsets: Mapping[int, int], first: Mapping[int, int], count: int, **others: Any
     ) -> Position:
-        """The position behind so many further records. Where rows are by key, and partitions were added, a key may have
-        records in two of them: read again, another one would be the last, so the records do not count as known."""
-        position = bound.moved(offsets, first, count, event_places=places, epochs=epochs)
+        """The position behind so many further records, as `Position.moved`. Where rows are by key, and partitions were
+        added, a key may have records in two of them: read again, another one would be the last, so the records do not
+        count as known."""
+        position = bound.moved(offsets, first, count, **others)
         if self.table.envelope != "none" and offsets.keys() - bound.offsets.keys():
             return replace(position, records=None)
         return position
@@ -238,13 +234,7 @@ class FollowedTopic:
         self._records_max = min(2 * self._records_max, BATCH_RECORDS)
 
     def take(
-        self,
-        bound: Position,
-        time: Time,
-        cut: Mapping[int, int],
-        fate_of: FateOf,
-        rank_of: RankOf,
-        first_of: Callable[[EventRun], int | None],
+        self, bound: Position, time: Time, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, first_of: FirstOf
     ) -> TopicProgress:
         """Stages the rows of the records before the cut. Raises TableStopped, BrokersAway, StorageError; no file stays
         staged then."""
@@ -276,8 +266,8 @@ class FollowedTopic:
         if ahead.is_over:
             self.close()
         history = {p: end for p, end in bound.history.items() if cut.get(p, 0) < end}
-        position = self._moved(bound, cut, begins, count, places, epochs)
-        return TopicProgress(replace(position, history=history), rows, letters)
+        moved = {"event_places": places, "epochs": epochs, "history": history}
+        return TopicProgress(self._moved(bound, cut, begins, count, **moved), rows, letters)
 
     def _read_again(self, bound: Position, cut: Mapping[int, int]) -> Iterator[list[Any]]:
         """Yield the records from the bound position to the cut, which are more than memory holds. Raises
@@ -308,7 +298,9 @@ class FollowedTopic:
         """The staged files of the table and of its dead letters, and the places of its last events."""
         assert self._destination is not None
         places = EventPlaces(bound.event_places)
-        maker = self._maker(time, size, places)
+        maker: RowMaker | KeyedUpdates = RowMaker(self.table, self._schema, self._decoder, time)
+        if self.keyed is not None:
+            maker = self.keyed.made(time, self._opener(places), size)
         rows = letters = None
         try:
             rows = write_staged(self._destination[0].shard.location, maker.updates(batches), schema=self._schema)
@@ -320,11 +312,6 @@ class FollowedTopic:
             raise
         self._unbound = (maker.malformed, places.repeated)
         return rows, letters, places.texts
-
-    def _maker(self, time: Time, bytes_max: int, places: EventPlaces) -> RowMaker | KeyedUpdates:
-        if self.keyed is None:
-            return RowMaker(self.table, self._schema, self._decoder, time)
-        return self.keyed.made(time, self._opener(places), bytes_max)
 
     def _opener(self, places: EventPlaces) -> Open:
         """Opens the envelopes of records; `places` move."""

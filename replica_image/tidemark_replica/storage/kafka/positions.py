@@ -23,9 +23,15 @@ from typing import Any
 
 from tidemark_replica.storage.staged_bindings import Entry
 
-_TOPIC, _OFFSET, _EPOCH, _EVENT_PLACE = "topic", "offset/", "epoch/", "event_place/"
-_HISTORY, _JOINED = "history/", "joined"
-_BEGIN, _RECORDS = "begin/", "records"
+_TOPIC, _JOINED, _BEGIN, _RECORDS = "topic", "joined", "begin/", "records"
+_FIELDS = {
+    "offset/": "offsets",
+    "epoch/": "epochs",
+    "history/": "history",
+    "event_place/": "event_places",
+    _BEGIN: "begins",
+}
+"""The fields by partition, by the begin of their entries."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +72,10 @@ class Position:
 
     def _by_entry(self) -> dict[str, str]:
         """The values of all partitions, by the name of their entry."""
-        values = {f"{_OFFSET}{p}": str(offset) for p, offset in self.offsets.items()}
-        values |= {f"{_EPOCH}{p}": str(epoch) for p, epoch in self.epochs.items()}
-        values |= {f"{_HISTORY}{p}": str(offset) for p, offset in self.history.items()}
+        known = {kind: getattr(self, name) for kind, name in _FIELDS.items() if kind != _BEGIN or self.knows_records}
+        values = {f"{kind}{p}": str(value) for kind, of in known.items() for p, value in of.items()}
         values |= {_JOINED: str(self.joined)} if self.joined else {}
-        if self.knows_records:
-            values |= {f"{_BEGIN}{p}": str(offset) for p, offset in self.begins.items()}
-            values |= {_RECORDS: f"{self.records}/{sum(self.offsets.values())}"}
-        return values | {f"{_EVENT_PLACE}{p}": places for p, places in self.event_places.items()}
+        return values | ({_RECORDS: f"{self.records}/{sum(self.offsets.values())}"} if self.knows_records else {})
 
 
 def positions(entries: Mapping[Entry, str]) -> dict[str, Position]:
@@ -86,25 +88,13 @@ def positions(entries: Mapping[Entry, str]) -> dict[str, Position]:
 
 def _position(values: Mapping[str, str]) -> Position:
     """The position with these entries."""
-    by_kind: dict[str, dict[int, str]] = {}
+    found: dict[str, dict[int, Any]] = {name: {} for name in _FIELDS.values()}
     for entry, value in values.items():
         kind, slash, partition = entry.partition("/")
-        if slash and kind + slash in (_OFFSET, _EPOCH, _EVENT_PLACE, _HISTORY, _BEGIN):
-            by_kind.setdefault(kind + slash, {})[int(partition)] = value
-
-    def numbers(kind: str) -> dict[int, int]:
-        return {partition: int(value) for partition, value in by_kind.get(kind, {}).items()}
-
-    offsets = numbers(_OFFSET)
+        if (name := _FIELDS.get(kind + slash)) is not None:
+            found[name][int(partition)] = value if name == "event_places" else int(value)
     records, _, at = values.get(_RECORDS, "").partition("/")
-    begins, known = (numbers(_BEGIN), int(records)) if at == str(sum(offsets.values())) else ({}, None)
-    return Position(
-        values[_TOPIC],
-        offsets,
-        by_kind.get(_EVENT_PLACE, {}),
-        numbers(_EPOCH),
-        numbers(_HISTORY),
-        int(values.get(_JOINED, "0")),
-        begins,
-        known,
-    )
+    known = int(records) if at == str(sum(found["offsets"].values())) else None
+    if known is None:
+        found["begins"] = {}
+    return Position(values[_TOPIC], joined=int(values.get(_JOINED, "0")), records=known, **found)

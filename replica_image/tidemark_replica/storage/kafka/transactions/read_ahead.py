@@ -91,6 +91,8 @@ FateOf = Callable[[EventRun, int], Fate]
 RankOf = Callable[[EventRun], int]
 """The rank of the run's transaction if it is pending, a greater one than of all that have ended if it is later than
 these; -1 of any other one."""
+FirstOf = Callable[[EventRun], int | None]
+"""The offset of the run's first record that counts; None where none does."""
 Recall = Callable[[str, int, int], Sequence[int] | None]
 """The positions of a transaction's events that are bound in a partition, given the position of an event: none where
 they need not be known, None where they are not known."""
@@ -200,7 +202,7 @@ class ReadAhead:
         return found
 
     def take(
-        self, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, first_of: Callable[[EventRun], int | None]
+        self, cut: Mapping[int, int], fate_of: FateOf, rank_of: RankOf, first_of: FirstOf
     ) -> tuple[list[Any], Callable[[Any], bool]]:
         """The records before the cut, in order, none where they were dropped; and whether one of them counts.
         `first_of`: the offset of the run's first record that counts, None without one. They are given once."""
