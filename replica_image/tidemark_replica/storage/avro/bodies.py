@@ -17,6 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Longs = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+Part = tuple[Rows, pa.Array]
+"""Values, and the rows that they are of."""
 PADDING = bytes(16)
 ENDED, LEFT_OVER, TOO_LONG, RANGE, NEGATIVE, BOOLEAN, UTF8 = range(1, 8)
 BRANCH, BRANCH_UNKNOWN, INDEX, SYMBOL, DIGITS, YEARS, ELEMENT, ISO = range(8, 16)
@@ -58,11 +61,11 @@ class Bodies:
     def __len__(self) -> int:
         return len(self.pos)
 
-    def select(self, rows: npt.NDArray[np.intp]) -> Bodies:
+    def select(self, rows: Rows) -> Bodies:
         """Some of the bodies, for `merge`."""
         return Bodies(self.data, self.pos[rows], self.end[rows], self.why[rows])
 
-    def merge(self, rows: npt.NDArray[np.intp], part: Bodies) -> None:
+    def merge(self, rows: Rows, part: Bodies) -> None:
         """Take over the positions and reasons of `part`, which `select(rows)` gave."""
         self.pos[rows], self.why[rows] = part.pos, part.why
 
@@ -142,7 +145,7 @@ class Bodies:
         self.fail(self.end - self.pos < size, ENDED)
 
 
-def combined(parts: Sequence[tuple[npt.NDArray[np.intp], pa.Array]], type: pa.DataType, count: int) -> pa.Array:
+def combined(parts: Sequence[Part], type: pa.DataType, count: int) -> pa.Array:
     """One array of `count` values from arrays of values with their rows."""
     parts = [part for part in parts if len(part[0])]
     if len(parts) == 1:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemark_replica.storage.avro import bodies as why
-from tidemark_replica.storage.avro.bodies import Bodies, Longs, combined
+from tidemark_replica.storage.avro.bodies import Bodies, Longs, Part, Rows, combined
 from tidemark_replica.storage.avro.walk import NOWHERE, Walk, block_at
 from tidemark_replica.values.calendar import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US
 
@@ -160,25 +160,14 @@ class Decimals(Spans):
         for i in range(16):
             at = last - i
             little[:, i] = np.where(at >= begin, bodies.data[np.maximum(at, 0)], sign)
-        self._check_length(bodies, begin, lengths, little, sign)
-        self._check_digits(bodies, little)
-        little[bodies.why != 0] = 0
-        return pa.Array.from_buffers(self._type, len(bodies), [None, pa.py_buffer(little)])
-
-    def _check_length(
-        self,
-        bodies: Bodies,
-        begin: Longs,
-        lengths: Longs,
-        little: npt.NDArray[np.uint8],
-        sign: npt.NDArray[np.uint8],
-    ) -> None:
-        """Bytes before the last sixteen may only repeat the sign."""
         bad = (lengths > 16) & ((little[:, 15] >= 0x80) != (sign == 255))
-        for row in np.flatnonzero((lengths > 16) & ~bad):
+        for row in np.flatnonzero((lengths > 16) & ~bad):  # bytes before the last sixteen may only repeat the sign
             extra = bodies.data[begin[row] : begin[row] + lengths[row] - 16]
             bad[row] = bool((extra != sign[row]).any())
         bodies.fail(bad, why.DIGITS)
+        self._check_digits(bodies, little)
+        little[bodies.why != 0] = 0
+        return pa.Array.from_buffers(self._type, len(bodies), [None, pa.py_buffer(little)])
 
     def _check_digits(self, bodies: Bodies, little: npt.NDArray[np.uint8]) -> None:
         """The value may have as many digits as the type."""
@@ -218,7 +207,7 @@ class Unions:
     def __init__(self, type: pa.DataType, branches: Sequence[AvroNode | None]) -> None:
         self._type, self._branches = type, branches
 
-    def _split(self, bodies: Bodies) -> list[npt.NDArray[np.intp]]:
+    def _split(self, bodies: Bodies) -> list[Rows]:
         """The rows of each branch."""
         found = bodies.longs()
         bodies.fail((found < 0) | (found >= len(self._branches)), why.BRANCH)
@@ -285,25 +274,24 @@ class Lists:
         self._element, self._type, self._walk = element, type, walk
 
     def read(self, bodies: Bodies) -> pa.Array:
-        owners, arrays = self._elements(bodies, take=True)
+        found: list[Part] = []
+        self._pass(bodies, found)
+        owners = np.concatenate([np.zeros(0, np.intp), *(rows for rows, _ in found)])
         lengths = np.bincount(owners, minlength=len(bodies))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
-        element = self._type.value_type
-        flat = pa.concat_arrays(arrays) if arrays else pa.nulls(0, element)
-        flat = flat.take(pa.array(np.argsort(owners, kind="stable")))
+        flat = combined(found, self._type.value_type, 0)
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, type=self._type)
 
     def skip(self, bodies: Bodies) -> None:
-        self._elements(bodies, take=False)
+        self._pass(bodies, None)
 
-    def _elements(self, bodies: Bodies, take: bool) -> tuple[npt.NDArray[np.intp], list[pa.Array]]:
-        """The bodies that the elements belong to, and the elements, in the order of the elements of each body."""
-        owners: list[npt.NDArray[np.intp]] = []
-        arrays: list[pa.Array] = []
+    def _pass(self, bodies: Bodies, found: list[Part] | None) -> None:
+        """Passes over the elements. `found`: takes them, and the bodies that they belong to, in the order of the
+        elements of each body."""
         rows, left = np.arange(len(bodies)), np.zeros(len(bodies), np.int64)
         for _ in range(STEPS_MAX):
             if not len(rows):
-                break
+                return
             part = bodies.select(rows)
             at_block = np.flatnonzero(left == 0)
             if len(at_block):
@@ -315,25 +303,18 @@ class Lists:
             rows, left = rows[going], left[going] - 1
             if len(rows):
                 part = bodies.select(rows)
-                if take:
-                    arrays.append(self._element.read(part))
-                    owners.append(rows)
-                else:
-                    self._element.skip(part)
+                self._take(part, rows, found)
                 bodies.merge(rows, part)
         if len(rows):
-            self._walk_rest(bodies, rows, left, take, owners, arrays)
-        return np.concatenate(owners) if owners else np.zeros(0, np.intp), arrays
+            self._walk_rest(bodies, rows, left, found)
 
-    def _walk_rest(
-        self,
-        bodies: Bodies,
-        rows: npt.NDArray[np.intp],
-        left: Longs,
-        take: bool,
-        owners: list[npt.NDArray[np.intp]],
-        arrays: list[pa.Array],
-    ) -> None:
+    def _take(self, elements: Bodies, owners: Rows, found: list[Part] | None) -> None:
+        if found is None:
+            self._element.skip(elements)
+        else:
+            found.append((owners, self._element.read(elements)))
+
+    def _walk_rest(self, bodies: Bodies, rows: Rows, left: Longs, found: list[Part] | None) -> None:
         """The elements after those of the steps: each is like a body, with an end of its own."""
         data, begins, ends, of = bodies.data.data, array("q"), array("q"), array("q")
         lost = np.zeros(len(bodies), np.bool_)
@@ -356,11 +337,7 @@ class Lists:
         owner = owner[kept]
         begin, end_of = np.array(begins, np.int64)[kept], np.array(ends, np.int64)[kept]
         elements = Bodies(bodies.data, begin, end_of, np.zeros(len(owner), np.int8))
-        if take:
-            arrays.append(self._element.read(elements))
-            owners.append(owner)
-        else:
-            self._element.skip(elements)
+        self._take(elements, owner, found)
         elements.finish()
         bad = elements.why != 0
         for code in np.unique(elements.why[bad]):
