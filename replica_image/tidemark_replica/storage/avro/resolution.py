@@ -39,7 +39,7 @@ from tidemark_replica.storage.avro.sql_types import columns_of_record, present_b
 from tidemark_replica.storage.avro.walk import walk_of
 from tidemark_replica.values.arrow_types import arrow_schema
 
-_WIDER = {
+WIDER = {
     ("int", "long"),
     ("int", "float"),
     ("int", "double"),
@@ -49,8 +49,7 @@ _WIDER = {
     ("string", "bytes"),
     ("bytes", "string"),
 }
-
-
+"""The kinds of a writer's type that may be read as another kind, and that one."""
 _JSON: dict[str, Any] = {
     "null": type(None),
     "boolean": bool,
@@ -151,7 +150,7 @@ def _check(writer: AvroType, reader: AvroType, at: str) -> None:
         names = {reader.name.rpartition(".")[2], *(alias.rpartition(".")[2] for alias in reader.aliases)}
         same = writer.name.rpartition(".")[2] in names and writer.size == reader.size
     marks = (writer.logical, writer.precision, writer.scale)
-    if (same or (writer.kind, reader.kind) in _WIDER) and marks == (reader.logical, reader.precision, reader.scale):
+    if (same or (writer.kind, reader.kind) in WIDER) and marks == (reader.logical, reader.precision, reader.scale):
         return
     raise Incompatible(f"{at}: the writer's type {writer} cannot be read as the reader's {reader}")
 

@@ -16,19 +16,24 @@ PRIMITIVES = frozenset("null boolean int long float double bytes string".split()
 NAMED = frozenset({"record", "error", "enum", "fixed"})
 TEXT_LENGTH_MAX, TYPES_MAX, DEPTH_MAX = 1 << 20, 20_000, 64
 """Characters of a schema; types in it, and how deep they nest, with those that names stand for."""
-_LOGICAL = {
-    "date": {"int"},
-    "decimal": {"bytes", "fixed"},
-    "timestamp-millis": {"long"},
-    "timestamp-micros": {"long"},
-    "local-timestamp-millis": {"long"},
-    "local-timestamp-micros": {"long"},
+LOGICAL = {
+    "date": ({"int"}, "date"),
+    "decimal": ({"bytes", "fixed"}, "decimal"),
+    "timestamp-millis": ({"long"}, "timestamp"),
+    "timestamp-micros": ({"long"}, "timestamp"),
+    "local-timestamp-millis": ({"long"}, "timestamp_ntz"),
+    "local-timestamp-micros": ({"long"}, "timestamp_ntz"),
 }
-"""Logical types that make another type of SQL, and the types that they annotate. Another logical type is ignored."""
-_NAMED_LOGICAL = _LOGICAL | {"iso-date": {"string"}, "iso-timestamp": {"string"}, "iso-local-timestamp": {"string"}}
+"""Logical types that make another type of SQL: the types that they annotate, and that type. Another one is ignored."""
+NAMED_LOGICAL = LOGICAL | {
+    "iso-date": ({"string"}, "date"),
+    "iso-timestamp": ({"string"}, "timestamp"),
+    "iso-local-timestamp": ({"string"}, "timestamp_ntz"),
+}
 """The same for types that a name of Kafka Connect's gives: also texts of ISO 8601."""
 _DIGITS_MAX = 38
 """Digits of a decimal of Kafka Connect's at most: converters write 64 where Connect knows no precision."""
+_NO_TYPE = (set[str](), "")
 _NONE = object()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -185,7 +190,7 @@ class _Parser:
         """The type with its annotations."""
         found, name = _with_logical(type, raw), raw.get("connect.name")
         named = self._connect_names.get(name, "") if isinstance(name, str) else ""
-        if type.kind not in _NAMED_LOGICAL.get(named, ()):
+        if type.kind not in NAMED_LOGICAL.get(named, _NO_TYPE)[0]:
             return found
         if named == "decimal":
             return replace(found, precision=min(found.precision, max(_DIGITS_MAX, found.scale)))
@@ -207,7 +212,7 @@ def _texts(raw: Any, at: str) -> tuple[str, ...]:
 def _with_logical(type: AvroType, raw: Mapping[str, Any]) -> AvroType:
     """The type with its logical type. By Avro's rules an annotation that does not fit is none."""
     logical = raw.get("logicalType")
-    if not isinstance(logical, str) or type.kind not in _LOGICAL.get(logical, ()):
+    if not isinstance(logical, str) or type.kind not in LOGICAL.get(logical, _NO_TYPE)[0]:
         return type
     if logical != "decimal":
         return replace(type, logical=logical)

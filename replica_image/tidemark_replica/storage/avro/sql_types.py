@@ -15,7 +15,7 @@ Another logical type is ignored. Maps and other unions have no counterpart.
 from __future__ import annotations
 
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
-from tidemark_replica.storage.avro.schema import AvroType, SchemaRefused
+from tidemark_replica.storage.avro.schema import NAMED_LOGICAL, AvroType, SchemaRefused
 
 _SIMPLE = {
     "boolean": "boolean",
@@ -27,16 +27,6 @@ _SIMPLE = {
     "fixed": "binary",
     "string": "string",
     "enum": "string",
-}
-_LOGICAL = {
-    "date": "date",
-    "timestamp-millis": "timestamp",
-    "timestamp-micros": "timestamp",
-    "local-timestamp-millis": "timestamp_ntz",
-    "local-timestamp-micros": "timestamp_ntz",
-    "iso-date": "date",
-    "iso-timestamp": "timestamp",
-    "iso-local-timestamp": "timestamp_ntz",
 }
 
 
@@ -62,7 +52,7 @@ def _sql_type(type: AvroType, at: str) -> SqlType:
     if type.logical == "decimal":
         return SqlType("decimal", type.precision, type.scale)
     if type.logical:
-        return SqlType(_LOGICAL[type.logical])
+        return SqlType(NAMED_LOGICAL[type.logical][1])
     if type.kind == "array":
         return SqlType.array(sql_type(type.children[0], at + "[]"))
     if type.kind == "record":

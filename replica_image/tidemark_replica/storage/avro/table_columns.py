@@ -10,18 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidemark_protocol.types import Column, SqlType
-from tidemark_replica.storage.avro.resolution import Incompatible
+from tidemark_replica.storage.avro.resolution import WIDER, Incompatible
 from tidemark_replica.storage.avro.schema import AvroField, AvroType, SchemaRefused
 from tidemark_replica.storage.avro.sql_types import present_branch, sql_type
 
 _KINDS = {"bigint": "long", "float": "float", "double": "double", "string": "string", "binary": "bytes"}
-_WIDENED = {
-    "int": ("bigint", "float", "double"),
-    "long": ("float", "double"),
-    "float": ("double",),
-    "string": ("binary",),
-    "bytes": ("string",),
-}
 
 
 def reader_of(writer: AvroType, columns: Sequence[Column]) -> AvroType:
@@ -49,8 +42,9 @@ def _type(writer: AvroType, wanted: SqlType, at: str) -> AvroType:
             return _record(writer, wanted.fields, at)
         if writer.kind == "array" and wanted.is_array:
             return replace(writer, children=(_type(writer.children[0], wanted.element, at + "[]"),))
-        if not writer.logical and wanted.name in _WIDENED.get(writer.kind, ()):
-            return AvroType(_KINDS[wanted.name])
+        kind = _KINDS.get(wanted.name, "")
+        if not writer.logical and (writer.kind, kind) in WIDER:
+            return AvroType(kind)
         if sql_type(writer, at) == wanted:
             return writer
     except SchemaRefused as error:
