@@ -19,6 +19,7 @@ from tidemark_replica.storage.kafka.transactions.metadata import (
     boundary_from,
     boundary_of,
     mark_from,
+    understood,
 )
 from tidemark_replica.storage.kafka.values.debezium_schemas import (
     BOUNDARY_WRITER,
@@ -44,10 +45,7 @@ class AvroMarks:
         found: list[TransactionMark | NotUnderstood | None] = [None] * len(values)
         good = (i for i in range(len(values)) if i not in decoded.bad)
         for i, fields in zip(good, zip(*columns, strict=True), strict=True):
-            try:
-                found[i] = mark_from(*fields)
-            except NotUnderstood as why:
-                found[i] = why
+            found[i] = understood(mark_from, *fields)
         return found
 
 
@@ -61,26 +59,16 @@ class Boundaries:
     def __call__(self, values: Sequence[bytes | None]) -> list[Boundary | NotUnderstood | None]:
         framed = [i for i, value in enumerate(values) if self._decoder is not None and value and not value[0]]
         if self._decoder is None or not framed:
-            return [_in_json(value) for value in values]
+            return [understood(boundary_of, value) for value in values]
         in_avro = set(framed)
-        found = [None if i in in_avro else _in_json(value) for i, value in enumerate(values)]
+        found = [None if i in in_avro else understood(boundary_of, value) for i, value in enumerate(values)]
         decoded = self._decoder([values[i] for i in framed])
         good = (i for at, i in enumerate(framed) if at not in decoded.bad)
         for at, why in decoded.bad.items():
             found[framed[at]] = NotUnderstood(why)
         for i, fields in zip(good, zip(*(each.to_pylist() for each in decoded.columns), strict=True), strict=True):
-            try:
-                found[i] = boundary_from(*fields)
-            except NotUnderstood as why:
-                found[i] = why
+            found[i] = understood(boundary_from, *fields)
         return found
-
-
-def _in_json(value: bytes | None) -> Boundary | NotUnderstood | None:
-    try:
-        return boundary_of(value)
-    except NotUnderstood as why:
-        return why
 
 
 def _texts(struct: Any, name: str) -> list[Any]:

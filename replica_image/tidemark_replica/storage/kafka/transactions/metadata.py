@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ _ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20})")
 _NO_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 POSTGRESQL = "postgresql"
 _NULL = msgspec.Raw(b"null")
+Found = TypeVar("Found")
 
 
 class _Block(msgspec.Struct):
@@ -140,15 +141,17 @@ MarksOf = Callable[[Sequence[bytes | None]], Sequence[TransactionMark | NotUnder
 """The marks of a batch of records of a table, as `mark_of`, or why one is not understood. Raises RegistryAway."""
 
 
+def understood(make: Callable[..., Found], *given: Any) -> Found | NotUnderstood:
+    """The result, or why there is none."""
+    try:
+        return make(*given)
+    except NotUnderstood as why:
+        return why
+
+
 def json_marks(values: Sequence[bytes | None]) -> list[TransactionMark | NotUnderstood | None]:
     """The marks of events in JSON."""
-    found: list[TransactionMark | NotUnderstood | None] = []
-    for value in values:
-        try:
-            found.append(mark_of(value))
-        except NotUnderstood as why:
-            found.append(why)
-    return found
+    return [understood(mark_of, value) for value in values]
 
 
 def boundary_of(value: bytes | None) -> Boundary | None:

@@ -21,7 +21,7 @@ from tidemark_replica.storage.avro.sql_types import columns_of_record
 from tidemark_replica.storage.avro.walk import NOWHERE, number_at
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.connection import ReadSecret
-from tidemark_replica.storage.kafka.values.debezium_schemas import CONNECT_NAMES, reader_of, row_of
+from tidemark_replica.storage.kafka.values.debezium_schemas import CONNECT_NAMES, EVENT_WRITER, reader_of, row_of
 from tidemark_replica.storage.kafka.values.decoded import Decoder, Unreadable, body_decoder
 from tidemark_replica.storage.kafka.values.encodings import Encoding
 from tidemark_replica.storage.kafka.values.framing import BodyDecoder, FramedValues, UniformValues, WriterUnfit
@@ -145,8 +145,7 @@ class _AvroValues:
         self._encoding = encoding
         self._pinned = parsed_schema(encoding)
         self._row = row_of(self._pinned) if encoding.is_event and not encoding.is_head else None
-        any_writer = AvroType("record", fields=(AvroField("op", AvroType("string")),))
-        reader = self._reader(any_writer if encoding.is_event else self._pinned)
+        reader = self._reader(EVENT_WRITER if encoding.is_event else self._pinned)
         self.columns = AvroDecoder(reader, reader).schema
 
     def of_reader(self) -> BodyDecoder:
