@@ -85,7 +85,7 @@ def held_copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]
 
     def copy_later(self: Snapshot, *args: Any) -> Any:
         while not go_on.wait(0.05):
-            self._upstream.check_goes_on()
+            self.upstream.check_goes_on()
         return copy(self, *args)
 
     monkeypatch.setattr(Snapshot, "_copy", copy_later)

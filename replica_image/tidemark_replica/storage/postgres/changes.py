@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -136,16 +137,10 @@ class TableChanges:
 
     def _by_key(self, messages: list[bytes]) -> pa.Table:
         changes = decode_keyed(messages, self._columns_upstream, [self._column_indexes[index] for index in self._key])
-        return keyed_updates(
-            changes,
-            self._column_indexes,
-            self._key,
-            self._schema,
-            self._time,
-            lambda sought: self._open_rows(sought, len(messages)),
-        )
+        rows = partial(self._open_rows, len(messages))
+        return keyed_updates(changes, self._column_indexes, self._key, self._schema, self._time, rows)
 
-    def _open_rows(self, sought: int, messages: int) -> KeyedRows:
+    def _open_rows(self, messages: int, sought: int) -> KeyedRows:
         """The rows before the changes. Raises _TooMany: they would need too much memory."""
         rows = self._rows.opened(self.files, self._withdrawn)
         batches = min(messages, math.ceil(sought * rows.row_bytes / FOUND_BYTES))

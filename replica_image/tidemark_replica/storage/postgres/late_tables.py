@@ -27,13 +27,8 @@ from tidemark_protocol.plan.ingestion import PostgresSource
 from tidemark_replica.storage.errors import IngestionError, SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
-from tidemark_replica.storage.postgres.contents.copied_tables import (
-    CopiedTable,
-    CopiedTables,
-    copy_tables,
-    restamped,
-    smallest,
-)
+from tidemark_replica.storage.postgres.contents.copied_tables import CopiedTable, copy_tables, restamped, smallest
+from tidemark_replica.storage.postgres.contents.snapshot import Snapshot, SnapshotTables
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.pgoutput import lsn_text
 from tidemark_replica.storage.postgres.relations import PinnedTable
@@ -194,7 +189,8 @@ class LateTables:
             self.activity = "waiting for a slot, until the transactions that run upstream have ended"
             lsn, exported = self._made_slot(replication)
             self.activity = "snapshot: " + ", ".join(self.names)
-            copied = copy_tables(self._upstream, self._spec, exported, tables, self._time, self._copied_percent)
+            snapshot = Snapshot(self._upstream, self._spec, exported, self._copied_percent)
+            copied = copy_tables(snapshot, tables, self._time)
             tick = self._followed(copied, lsn)
             replication.start(self._slot, lsn, self._spec.publication)
             self._stream = replication
@@ -234,7 +230,7 @@ class LateTables:
         self.percent[name] = percent
         self.activity = f"snapshot: {name} {percent}%"
 
-    def _followed(self, copied: CopiedTables, lsn: int) -> Tick:
+    def _followed(self, copied: SnapshotTables, lsn: int) -> Tick:
         tick = Tick(self._spec, {}, lsn)
         for name, pinned in copied.pinned.items():
             table = self._tables[name]

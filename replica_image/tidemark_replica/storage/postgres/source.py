@@ -31,6 +31,7 @@ from tidemark_replica.storage.postgres.catalogue.membership import check_publica
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
 from tidemark_replica.storage.postgres.contents.copied_tables import CopiedTable, copy_tables, smallest
+from tidemark_replica.storage.postgres.contents.snapshot import Snapshot
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.late_tables import LateTables, ReadyTables
 from tidemark_replica.storage.postgres.pgoutput import ReplicatedRelation, lsn_text
@@ -66,6 +67,7 @@ IDLE_SECONDS = 20.0
 PROGRESS_BYTES = 16 << 20
 """A position without changes of these tables is bound when it is so far ahead, so that the slot moves on."""
 ALIVE_SECONDS = 5.0
+Pinned = Mapping[str, PinnedTable]
 _UNLOGGED = (
     "all rows were written anew, perhaps as the table was unlogged for a while, whose changes are not sent;"
     " a publication that names the table (ALTER PUBLICATION ... ADD TABLE) does not allow that"
@@ -280,7 +282,7 @@ class PostgresIngestion(Source):
                 with self._upstream.connect() as connection:
                     first = smallest(connection, list(self._tables.values()))
                 self._show("snapshot: " + ", ".join(table.spec.name for table in first))
-                copied = copy_tables(self._upstream, self._spec, exported, first, time, self._progress)
+                copied = copy_tables(Snapshot(self._upstream, self._spec, exported, self._progress), first, time)
                 self._show("")
                 changes = self._begin_tables(copied.pinned, copied.stopped, time)
                 changes |= self._positions.counted(copied.malformed)
@@ -298,11 +300,7 @@ class PostgresIngestion(Source):
         return self._bindings.binding(changes | upstream_changes(system, self._slot, lsn), copied.staged)
 
     def _begin_tables(
-        self,
-        pinned: Mapping[str, PinnedTable],
-        stopped: Mapping[str, TableStopped],
-        time: Time,
-        pause: float | None = None,
+        self, pinned: Pinned, stopped: Mapping[str, TableStopped], time: Time, pause: float | None = None
     ) -> Changes:
         """Tables begin at the time, or cannot. `pause`: see `_stop`."""
         changes: Changes = {}
@@ -341,12 +339,7 @@ class PostgresIngestion(Source):
             raise
 
     def _bound(
-        self,
-        tick: Tick,
-        stream: Replication,
-        pinned: Mapping[str, PinnedTable],
-        changes: Changes,
-        ready: ReadyTables | None,
+        self, tick: Tick, stream: Replication, pinned: Pinned, changes: Changes, ready: ReadyTables | None
     ) -> pa.Table:
         """Reads the changes of the tables `pinned`, and binds them. `changes`: of positions, so far."""
         lsn = self._read(tick, stream, ready.lsn if ready is not None and ready.pinned else 0)
@@ -373,7 +366,7 @@ class PostgresIngestion(Source):
             raise publication_gone(self._spec.publication) from None
 
     def _checked(
-        self, tick: Tick, stream: Replication, lsn: int, pinned: Mapping[str, PinnedTable]
+        self, tick: Tick, stream: Replication, lsn: int, pinned: Pinned
     ) -> tuple[int, dict[str, TableStopped], dict[str, PinnedTable]]:
         """Looks at the catalogue after changes were read and before they are bound. Returns the position that was read
         up to, the tables that stop, and how the others were found.
@@ -394,7 +387,7 @@ class PostgresIngestion(Source):
             self._findings = replace(last, fingerprint="")
         return lsn, stopped, found
 
-    def _look(self, tick: Tick, pinned: Mapping[str, PinnedTable]) -> Findings | None:
+    def _look(self, tick: Tick, pinned: Pinned) -> Findings | None:
         """The findings; None where nothing is to be looked at: there are no changes, or the catalogue is as it was."""
         is_due = clock.monotonic() - self._looked_at >= LOOK_SECONDS
         if not (is_due or tick.described or tick.has_changes):

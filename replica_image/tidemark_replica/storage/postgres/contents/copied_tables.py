@@ -5,7 +5,6 @@ Large tables are not copied together with small ones, which would wait for them.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from tidemark_persist import TIME, Shard, StagedFile, read_part, remove_staged, staged_part, write_staged
 from tidemark_protocol.ids import Time
-from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
+from tidemark_protocol.plan.ingestion import IngestedTable, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.contents.snapshot import Snapshot, SnapshotTables
@@ -47,17 +46,6 @@ class CopiedTable:
             check_key([table.columns[place].name for place in key], pinned.key)
 
 
-@dataclass(frozen=True)
-class CopiedTables:
-    """`pinned`: the tables that were copied. `staged`: their contents; where a shard has rows, the difference to them.
-    `malformed`: how many error rows these updates add. `stopped`: why others were not copied."""
-
-    pinned: dict[str, PinnedTable]
-    staged: dict[str, list[StagedFile]]
-    malformed: Counter[str]
-    stopped: dict[str, TableStopped]
-
-
 def smallest(connection: Connection, tables: Sequence[CopiedTable]) -> list[CopiedTable]:
     """The tables to be copied first: the small ones together, else the smallest one."""
     schemas, names = [t.spec.schema for t in tables], [t.spec.table for t in tables]
@@ -72,35 +60,39 @@ def smallest(connection: Connection, tables: Sequence[CopiedTable]) -> list[Copi
     return found
 
 
-def copy_tables(
-    upstream: Upstream,
-    spec: PostgresSource,
-    exported: str,
-    tables: Sequence[CopiedTable],
-    time: Time,
-    progress: Callable[[str, int], None],
-) -> CopiedTables:
-    """Stages the contents at the snapshot `exported`, all rows at the time. A table that cannot be copied stops.
-    `progress`: see Snapshot.
+def copy_tables(snapshot: Snapshot, tables: Sequence[CopiedTable], time: Time) -> SnapshotTables:
+    """Stages the contents at the snapshot, all rows at the time; where a shard has rows, the difference to them. A
+    table that cannot be copied stops.
 
     Raises:
         SourceNotReady: a table changed meanwhile.
         IngestionError: the server fails.
     """
-    snapshot = Snapshot(upstream, spec, exported, progress)
     with snapshot.open([table.spec for table in tables]) as found:
         by_name = {table.spec.name: table for table in tables}
         _check_keys(found, by_name.values())
         copied = [by_name[name] for name in found.pinned]
-        staged = snapshot.copy(found, [(table.spec, table.ingested) for table in copied], time)
+        staged = found.staged = snapshot.copy(found, [(table.spec, table.ingested) for table in copied], time)
         try:
-            _compare(upstream, found, staged, copied, time)
-            _check_unchanged(upstream, spec, found, by_name.values())
+            for table in copied:
+                name = table.spec.name
+                if name in found.stopped:
+                    remove_staged(table.shard.location, staged.pop(name))
+                    found.pinned.pop(name)
+                    found.malformed.pop(name, None)
+                elif table.shard.state().upper > 0:
+                    columns, contents = table.ingested.table.columns, staged[name]
+                    updates = _while_it_goes_on(snapshot.upstream, difference(table.shard, columns, contents, time))
+                    errors = CountedErrors()
+                    file = write_staged(table.shard.location, errors.passed(updates), schema=arrow_schema(columns))
+                    staged[name], found.malformed[name] = [] if file is None else [file], errors.count
+                    remove_staged(table.shard.location, contents)
+            _check_unchanged(snapshot, found, by_name.values())
         except BaseException:
             for name, files in staged.items():
                 remove_staged(by_name[name].shard.location, files)
             raise
-        return CopiedTables(found.pinned, staged, found.malformed, found.stopped)
+        return found
 
 
 def restamped(shard: Shard, files: Sequence[StagedFile], time: Time, alive: Callable[[], None]) -> list[StagedFile]:
@@ -130,38 +122,13 @@ def _check_keys(found: SnapshotTables, tables: Iterable[CopiedTable]) -> None:
             found.pinned.pop(name)
 
 
-def _check_unchanged(
-    upstream: Upstream, spec: PostgresSource, found: SnapshotTables, tables: Iterable[CopiedTable]
-) -> None:
+def _check_unchanged(snapshot: Snapshot, found: SnapshotTables, tables: Iterable[CopiedTable]) -> None:
     """The copies read the definitions as they were at the time, and not those of the snapshot."""
-    with upstream.connect() as connection:
+    with snapshot.upstream.connect() as connection:
         pinned = [(table.spec, found.pinned[table.spec.name]) for table in tables if table.spec.name in found.pinned]
-        stopped = look(connection, spec, (), pinned, {}).stopped
+        stopped = look(connection, snapshot.spec, (), pinned, {}).stopped
     for name, error in stopped.items():
         raise SourceNotReady(f"table {name} changed while its contents were copied ({error}); it begins again")
-
-
-def _compare(
-    upstream: Upstream,
-    found: SnapshotTables,
-    staged: dict[str, list[StagedFile]],
-    tables: Sequence[CopiedTable],
-    time: Time,
-) -> None:
-    """Puts the difference in place of contents whose shard has rows, and takes tables away that stopped."""
-    for table in tables:
-        name = table.spec.name
-        if name in found.stopped:
-            remove_staged(table.shard.location, staged.pop(name))
-            found.pinned.pop(name)
-            found.malformed.pop(name, None)
-        elif table.shard.state().upper > 0:
-            columns, contents = table.ingested.table.columns, staged[name]
-            updates = _while_it_goes_on(upstream, difference(table.shard, columns, contents, time))
-            errors = CountedErrors()
-            file = write_staged(table.shard.location, errors.passed(updates), schema=arrow_schema(columns))
-            staged[name], found.malformed[name] = [] if file is None else [file], errors.count
-            remove_staged(table.shard.location, contents)
 
 
 def _while_it_goes_on(upstream: Upstream, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -52,13 +52,14 @@ class _Range:
 @dataclass
 class SnapshotTables:
     """The tables of a snapshot. `pinned`: the copied ones. `stopped`: why others are not copied. `pages`: the sizes.
-    `malformed`: how many error rows the copies have."""
+    `malformed`: how many error rows the copies have. `staged`: the files of the copied ones."""
 
     pinned: dict[str, PinnedTable]
     stopped: dict[str, TableStopped]
     pages: dict[str, int]
     server_version: int
     malformed: Counter[str] = field(default_factory=Counter)
+    staged: dict[str, list[StagedFile]] = field(default_factory=dict)
 
 
 class Snapshot:
@@ -67,7 +68,7 @@ class Snapshot:
     def __init__(
         self, upstream: Upstream, spec: PostgresSource, exported: str, progress: Callable[[str, int], None]
     ) -> None:
-        self._upstream, self._spec, self._exported, self._progress = upstream, spec, exported, progress
+        self.upstream, self.spec, self._exported, self._progress = upstream, spec, exported, progress
         self._cancelled = threading.Event()
         self._written: list[tuple[str, StagedFile]] = []
         """The location of a shard, and a file beside it."""
@@ -79,7 +80,7 @@ class Snapshot:
             found = SnapshotTables({}, {}, {}, connection.info.server_version)
             for table in tables:
                 try:
-                    with self._upstream.patience(connection.pgconn):
+                    with self.upstream.patience(connection.pgconn):
                         definition, pages = self._locked(connection, table)
                     found.pinned[table.name] = definition.pinned(table.columns or ())
                     found.pages[table.name] = pages
@@ -92,27 +93,22 @@ class Snapshot:
     ) -> dict[str, list[StagedFile]]:
         """Stages the rows of the tables at the time; one with a row that is too long is added to `found.stopped`.
         Raises IngestionError; then no staged file is left."""
+        ranges = [each for table, ingested in tables for each in _ranges(table, ingested, found)]
+        staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
+        done, all_of = Counter[str](), Counter(each.table.name for each in ranges)
         try:
-            return self._copied(found, tables, time)
+            with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
+                copies = pool.map(lambda r: self._copy(r, found, time), ranges)
+                for each, (file, malformed) in zip(ranges, copies, strict=True):
+                    name = each.table.name
+                    staged[name] += [] if file is None else [file]
+                    found.malformed[name] += malformed
+                    done[name] += 1
+                    self._progress(name, 100 * done[name] // all_of[name])
         except BaseException:
             for location, file in self._written:
                 remove_staged(location, [file])
             raise
-
-    def _copied(
-        self, found: SnapshotTables, tables: Sequence[tuple[PostgresTable, IngestedTable]], time: Time
-    ) -> dict[str, list[StagedFile]]:
-        ranges = [each for table, ingested in tables for each in _ranges(table, ingested, found)]
-        staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
-        done, all_of = Counter[str](), Counter(each.table.name for each in ranges)
-        with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
-            copies = pool.map(lambda r: self._copy(r, found, time), ranges)
-            for each, (file, malformed) in zip(ranges, copies, strict=True):
-                name = each.table.name
-                staged[name] += [] if file is None else [file]
-                found.malformed[name] += malformed
-                done[name] += 1
-                self._progress(name, 100 * done[name] // all_of[name])
         return staged
 
     def _copy(self, of: _Range, found: SnapshotTables, time: Time) -> tuple[StagedFile | None, int]:
@@ -126,7 +122,7 @@ class Snapshot:
         try:
             with self._transaction() as connection:
                 schema = arrow_schema(of.table.columns or ())
-                blocks = copied_blocks(self._upstream, connection, _query(of, schema.names))
+                blocks = copied_blocks(self.upstream, connection, _query(of, schema.names))
                 batches = (updates(parsed(block, schema, of.key), schema, 1, time, of.key) for block in blocks)
                 file = write_staged(of.ingested.shard.location, errors.passed(batches), schema=schema)
         except TableStopped as error:
@@ -141,10 +137,10 @@ class Snapshot:
 
     def _locked(self, connection: Connection, table: PostgresTable) -> tuple[UpstreamTable, int]:
         """The table, and the number of its pages."""
-        find_table(connection, self._spec, table)  # a table that may not be read would end the transaction
+        find_table(connection, self.spec, table)  # a table that may not be read would end the transaction
         name = sql.Identifier(table.schema, table.table)
         connection.execute(sql.SQL("lock table only {} in access share mode").format(name))
-        definition = find_table(connection, self._spec, table)
+        definition = find_table(connection, self.spec, table)
         if definition.is_rewritten:
             raise SourceNotReady(
                 f"table {table.schema}.{table.table} was rewritten (ALTER TABLE, TRUNCATE) while its snapshot began;"
@@ -155,8 +151,8 @@ class Snapshot:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with self._upstream.connect_for_long() as connection:
-            with self._upstream.patience(connection.pgconn):
+        with self.upstream.connect_for_long() as connection:
+            with self.upstream.patience(connection.pgconn):
                 connection.execute("begin isolation level repeatable read, read only")
                 connection.execute(sql.SQL("set transaction snapshot {}").format(self._exported))
             yield connection

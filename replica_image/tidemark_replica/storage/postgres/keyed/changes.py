@@ -25,11 +25,13 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.storage.keyed_rows.changes import places_by_key
 from tidemark_replica.storage.postgres.keyed.digests import DIGEST, digests
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
-from tidemark_replica.storage.postgres.values.text_values import parse
+from tidemark_replica.storage.postgres.values.text_values import Parsed, parse
 from tidemark_replica.storage.postgres.values.tuples import UNCHANGED, KeyedTuples, RowNotFound
 from tidemark_replica.storage.postgres.values.updates import updates_of
 
 Ints = npt.NDArray[np.int64]
+OpenRows = Callable[[int], KeyedRows]
+"""Opens the rows of a table. It is called with the number of those that are needed, if any are."""
 _NOT_THERE, _IS_ERROR = -1, -2
 
 
@@ -44,15 +46,10 @@ class _Keys:
 
 
 def keyed_updates(
-    changes: KeyedTuples,
-    places: Sequence[int],
-    key: Sequence[int],
-    schema: pa.Schema,
-    time: Time,
-    rows: Callable[[int], KeyedRows],
+    changes: KeyedTuples, places: Sequence[int], key: Sequence[int], schema: pa.Schema, time: Time, rows: OpenRows
 ) -> pa.Table:
     """The updates of the changes at the time. `places`: of the declared columns upstream. `key`: which of the declared
-    columns are the key. `rows`: opens the rows; it is called with the number of those that are needed, if any.
+    columns are the key.
 
     Raises:
         RowNotFound: a change names a row that is not there, or leaves out a value that nothing has.
@@ -61,7 +58,7 @@ def keyed_updates(
     before, at = _before(keys, [schema.field(index) for index in key], schema, rows)
     last = _last_rows(changes, keys)
     before_row = _rows_before(changes, keys)
-    arrays, unreadable = [], []
+    parsed = list[Parsed]()
     for place, field in zip(places, schema, strict=True):
         origin = _origin(changes.new.kinds[place] == UNCHANGED, before_row)[last]
         values, wrong = parse(changes.new.sent_texts(place, origin), field.type)
@@ -71,10 +68,9 @@ def keyed_updates(
             if (found[is_kept] < 0).any():
                 raise RowNotFound(f"a change leaves out the value of column {field.name}, and the row before has none")
             values = _filled(values, is_kept, before.column(field.name), found)
-        arrays.append(values)
-        unreadable.append(wrong)
+        parsed.append((values, wrong))
     texts = [changes.new.texts(places[index], last) for index in key]
-    new = updates_of(arrays, unreadable, schema, 1, time, texts)
+    new = updates_of(parsed, schema, 1, time, texts)
     gone = before.set_column(before.schema.get_field_index(DIFF), DIFF, pc.negate(before.column(DIFF)))
     gone = gone.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), gone.num_rows))
     return consolidate(pa.concat_tables([gone.select(new.schema.names).cast(new.schema), pa.Table.from_batches([new])]))
@@ -104,9 +100,7 @@ def _codes(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     return codes, firsts
 
 
-def _before(
-    keys: _Keys, fields: Sequence[pa.Field], schema: pa.Schema, rows: Callable[[int], KeyedRows]
-) -> tuple[pa.Table, Ints]:
+def _before(keys: _Keys, fields: Sequence[pa.Field], schema: pa.Schema, rows: OpenRows) -> tuple[pa.Table, Ints]:
     """The rows that the table has and changes take back, with `__error` and `__diff`; for each code, which of them is
     its row. A key whose first event is an insert has none."""
     wanted = schema.append(pa.field(ERROR, pa.string())).append(pa.field(DIFF, pa.int64()))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, ERROR
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.postgres.keyed.digests import with_digests
-from tidemark_replica.storage.postgres.values.text_values import parse
+from tidemark_replica.storage.postgres.values.text_values import Parsed, parse
 from tidemark_replica.storage.update_rows import stamped
 from tidemark_replica.values.error_text import error_text
 
@@ -51,21 +51,17 @@ def updates(
         for column, field in zip(columns, schema, strict=True)
     ]
     texts = [columns[schema.get_field_index(name)] for name in key]
-    return updates_of([values for values, _ in parsed], [wrong for _, wrong in parsed], schema, diff, time, texts)
+    return updates_of(parsed, schema, diff, time, texts)
 
 
 def updates_of(
-    arrays: Sequence[pa.Array],
-    unreadable: Sequence[pa.Array | None],
-    schema: pa.Schema,
-    diff: int,
-    time: Time,
-    key: Sequence[pa.Array] = (),
+    parsed: Sequence[Parsed], schema: pa.Schema, diff: int, time: Time, key: Sequence[pa.Array] = ()
 ) -> pa.RecordBatch:
     """The rows at the time, from parsed columns. `key`: the texts of the key's columns."""
+    arrays = [values for values, _ in parsed]
     rows = len(arrays[0])
     errors = pa.nulls(rows, pa.string())
-    for field, wrong in zip(schema, unreadable, strict=True):
+    for field, (_, wrong) in zip(schema, parsed, strict=True):
         if wrong is not None:
             errors = pc.coalesce(errors, pc.if_else(wrong, error_text(UNREADABLE, field.name), None))
     if errors.null_count < rows:
