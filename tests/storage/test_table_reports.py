@@ -37,16 +37,22 @@ from tidemark_replica.storage.tpch.source import TpchIngestion
 def test_errors_are_counted_once_for_each_time_that_they_happen() -> None:
     """A table that stays stopped is not counted at every tick; one that stops again is."""
     errors = TableErrors()
+
+    def told(table: str) -> tuple[str, int, Time | None]:
+        report = errors.told(TableReport(table, rows=5))
+        assert report.rows == 5
+        return report.error, report.errors, report.error_time
+
     for at in range(3):
         errors.record_stopped({"t": "VersionGone: 7"}, Time(at))
-    assert (errors.of("t").count, errors.of("t").time) == (1, 0)
+    assert told("t") == ("VersionGone: 7", 1, 0)
     errors.begin()
     errors.record_stopped({"t": "VersionGone: 7"}, Time(9))
     errors.record_stopped({"t": "TableMissing: it"}, Time(10))
-    assert (errors.of("t").text, errors.of("t").count, errors.of("t").time) == ("TableMissing: it", 3, 10)
+    assert told("t") == ("TableMissing: it", 3, 10)
     errors.failed(["t", "u"], "x" * 5000, Time(11))
-    assert (errors.of("t").count, errors.of("u").count, len(errors.of("u").text)) == (4, 1, 500)
-    assert errors.of("v").count == 0
+    assert (told("t")[1], told("u")) == (4, ("x" * 500, 1, 11))
+    assert told("v") == ("", 0, None)
 
 
 def test_the_size_of_a_shard_is_that_of_its_files(tmp_path: Path) -> None:

@@ -387,12 +387,8 @@ class _Ingestion(threading.Thread):
         self._errors.failed(names, text, Time(wall_clock_ms()))
         with self._lock:
             known = {table.table: table for table in self._status.tables}
-            failed = []
-            for name in names:
-                error = self._errors.of(name)
-                report = known.get(name, TableReport(name))
-                failed.append(replace(report, error=error.text, errors=error.count, error_time=error.time))
-            self._status = replace(self._status, state="failed", message=text, tables=tuple(failed))
+            failed = tuple(self._errors.told(known.get(name, TableReport(name))) for name in names)
+            self._status = replace(self._status, state="failed", message=text, tables=failed)
 
     def _maintain(self, ingester: Ingester) -> None:
         ingester.compact_remap()

@@ -6,7 +6,7 @@ shard ──► rows, bytes      source ──► behind, unit, snapshot_percent
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidemark_persist import Shard
 from tidemark_protocol.ids import Time
@@ -16,27 +16,19 @@ from tidemark_protocol.plan.ingestion import IngestedTable
 ERROR_LENGTH_MAX = 500
 
 
-@dataclass(frozen=True)
-class CountedError:
-    """The last error of a table, and how many there were. `time`: milliseconds since 1970."""
-
-    text: str = ""
-    count: int = 0
-    time: Time | None = None
-
-
 class TableErrors:
     """The errors of the tables of one ingestion, since this process began it. Their number is that of the tables."""
 
     def __init__(self) -> None:
-        self._errors: dict[str, CountedError] = {}
+        self._errors: dict[str, TableReport] = {}
         self._stopped: dict[str, str] = {}
 
     def failed(self, tables: Iterable[str], text: str, now: Time) -> None:
         """An error that concerns all of these tables."""
         for table in tables:
-            known = self._errors.get(table, CountedError())
-            self._errors[table] = CountedError(text[:ERROR_LENGTH_MAX], known.count + 1, now)
+            known = self._errors.get(table, TableReport(table))
+            error = text[:ERROR_LENGTH_MAX]
+            self._errors[table] = replace(known, error=error, errors=known.errors + 1, error_time=now)
 
     def begin(self) -> None:
         """The ingestion begins (again): a table that stops now stops once more."""
@@ -49,8 +41,10 @@ class TableErrors:
                 self.failed([table], text, now)
         self._stopped = dict(tables)
 
-    def of(self, table: str) -> CountedError:
-        return self._errors.get(table, CountedError())
+    def told(self, report: TableReport) -> TableReport:
+        """The report with the last error of its table, and how many there were."""
+        known = self._errors.get(report.table, report)
+        return replace(report, error=known.error, errors=known.errors, error_time=known.error_time)
 
 
 class SnapshotProgress:
@@ -97,16 +91,6 @@ def table_reports(
     found = []
     for ingested, shard in tables:
         name, size = ingested.table.name, shard.size()
-        error = errors.of(name)
-        found.append(
-            replace(
-                progress.get(name, TableReport(name)),
-                rows=size.rows,
-                bytes=size.bytes,
-                error=error.text,
-                errors=error.count,
-                error_time=error.time,
-                stopped=name in stopped,
-            )
-        )
+        report = errors.told(progress.get(name, TableReport(name)))
+        found.append(replace(report, rows=size.rows, bytes=size.bytes, stopped=name in stopped))
     return tuple(found)
