@@ -49,7 +49,8 @@ class TopicReader:
         self._ended: set[int] = set()
         self._paused: set[int] = set()
         self._average = BATCH_BYTES // 64  # bytes of a record; high before the first is known
-        self._assign()
+        at = {p: {"leader_epoch": epoch} for p, epoch in self.epochs.items()}
+        self._consumer.assign([TopicPartition(topic, p, o, **at.get(p, {})) for p, o in self.offsets.items()])
 
     def add(self, offsets: Mapping[int, int]) -> None:
         """Reads these partitions, too."""
@@ -100,10 +101,6 @@ class TopicReader:
         with contextlib.suppress(RuntimeError, KafkaException):
             self._consumer.close()
 
-    def _assign(self) -> None:
-        at = {p: {"leader_epoch": epoch} for p, epoch in self.epochs.items()}
-        self._consumer.assign([TopicPartition(self._topic, p, o, **at.get(p, {})) for p, o in self.offsets.items()])
-
     def _poll(self, bytes_max: int, timeout: float) -> list[Any]:
         """The records that are there, at most a batch of them, of about `bytes_max` bytes."""
         count = max(1, min(self.records_max, min(BATCH_BYTES, bytes_max) // self._average))
@@ -130,21 +127,15 @@ class TopicReader:
 
     def _handle_event(self, message: Any) -> None:
         """Handle a message that is no record: the end of a partition, or an error. Raises TableStopped, BrokersAway."""
-        error = message.error()
+        error, partition = message.error(), message.partition()
         if error.code() == KafkaError._PARTITION_EOF:
-            self._end(message.partition(), message.offset())
-            self._ended.add(message.partition())
-        else:
-            self._failed(error, message.partition())
-
-    def _end(self, partition: int, offset: int) -> None:
-        """Moves to the end of a partition. Where markers of transactions or records that aborted are before it, the
-        epoch of the last one is not known: an older one would make a log look as if it had been cut off."""
-        if self.offsets[partition] != offset:
-            self.epochs.pop(partition, None)
-        self.offsets[partition] = offset
-
-    def _failed(self, error: KafkaError, partition: int | None) -> None:
+            if self.offsets[partition] != message.offset():
+                # behind markers of transactions, or records that aborted: the epoch of the last one is not known, and
+                # an older one would make a log look as if it had been cut off
+                self.epochs.pop(partition, None)
+            self.offsets[partition] = message.offset()
+            self._ended.add(partition)
+            return
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             where = f"partition {partition} of topic {self._topic}"
             why = f"has no offset {self.offsets.get(partition or 0)} (any more), or its log was cut off before it"
