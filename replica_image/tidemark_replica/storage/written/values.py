@@ -53,21 +53,15 @@ def column_of_text(texts: pa.Array, column: Column, first_row: int) -> pa.Array:
 
 def column_of_json(values: Sequence[Any], column: Column, first_row: int) -> pa.Array:
     """The values of a column that `json.loads` gave, numbers with a point as Decimal. Raises WriteRefused."""
-    name = column.type.name
-    if name in ("date", "timestamp"):
-        for at, value in enumerate(values):
-            if value is not None and not isinstance(value, str):
-                raise bad_value(column, first_row + at, value)
-        return column_of_text(_texts(values, column, first_row), column, first_row)
-    if name == "string":
-        return _texts(values, column, first_row)
     convert = _of_json(column)
     converted = []
     for at, value in enumerate(values):
         try:
             converted.append(None if value is None else convert(value))
-        except (ValueError, ArithmeticError, TypeError):
+        except (ValueError, ArithmeticError, TypeError, LookupError):
             raise bad_value(column, first_row + at, value) from None
+    if convert is _text:
+        return column_of_text(pa.array(converted, pa.string()), column, first_row)
     return pa.array(converted, arrow_type(column.type))
 
 
@@ -84,27 +78,10 @@ def within_years(values: pa.Array) -> pa.Array:
     return values
 
 
-def _texts(values: Sequence[Any], column: Column, first_row: int) -> pa.Array:
-    for at, value in enumerate(values):
-        if value is not None and not isinstance(value, str):
-            raise bad_value(column, first_row + at, value)
-    try:
-        return pa.array(values, pa.string())
-    except UnicodeEncodeError:  # half of a surrogate pair
-        at = next(at for at, value in enumerate(values) if value is not None and not _is_text(value))
-        raise bad_value(column, first_row + at, ascii(values[at])) from None
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _of_json(column: Column) -> _Json:
     kind = column.type
+    if kind.name in ("string", "date", "timestamp"):
+        return _text
     if kind.name == "boolean":
         return _boolean
     if kind.is_integral:
@@ -114,6 +91,13 @@ def _of_json(column: Column) -> _Json:
         return lambda value: _decimal(value, kind.precision, kind.scale)
     largest = 3.4028234663852886e38 if kind.name == "float" else math.inf
     return lambda value: _floating(value, largest)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    value.encode()  # raises UnicodeEncodeError for half of a surrogate pair
+    return value
 
 
 def _boolean(value: Any) -> bool:
@@ -130,17 +114,13 @@ def _integer(value: Any, bound: int) -> int:
 
 def _floating(value: Any, largest: float) -> float:
     if isinstance(value, str):
-        return _SPECIAL[value.lower()] if value.lower() in _SPECIAL else _not_a_number()
+        return _SPECIAL[value.lower()]
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise ValueError
     number = float(value)
     if not math.isfinite(number) or abs(number) > largest:
         raise ValueError
     return number
-
-
-def _not_a_number() -> float:
-    raise ValueError
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
