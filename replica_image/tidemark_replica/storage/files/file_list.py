@@ -33,9 +33,8 @@ class FileList:
     """The files of all tables of one source."""
 
     def __init__(self) -> None:
-        self._attention: dict[_Key, SourceFile] = {}
-        self._malformed: dict[_Key, int] = {}
-        """Malformed records of these files, those that were set aside included."""
+        self._attention: dict[_Key, tuple[SourceFile, int]] = {}
+        """Files with errors, and their malformed records, those that were set aside included."""
         self._read: dict[_Key, SourceFile] = {}
         self._pending: list[SourceFile] = []
         self._released: dict[str, dict[_Key, SourceFile]] = {}
@@ -58,7 +57,7 @@ class FileList:
     def add_problems(self, table: str, problems: Mapping[str, FileProblem]) -> None:
         """Problems as the shards have them, by the name of the file."""
         for name, problem in problems.items():
-            known = self._attention.get((table, name)) or self._read.pop((table, name), None)
+            known, _ = self._attention.get((table, name)) or (self._read.pop((table, name), None), 0)
             self._add_attention(_with_problem(known or SourceFile(table, name, 0, READ), problem), problem)
 
     def set_released(self, table: str, released: Iterable[FileVersion]) -> None:
@@ -70,7 +69,6 @@ class FileList:
     def forget(self, table: str, name: str) -> None:
         """The file is no longer what it was."""
         self._attention.pop((table, name), None)
-        self._malformed.pop((table, name), None)
         self._read.pop((table, name), None)
         self._shown = None
 
@@ -87,16 +85,17 @@ class FileList:
     @property
     def in_error(self) -> int:
         """The number of files that have error rows in their table."""
-        return sum(file.errors > 0 for file in self._attention.values())
+        return sum(file.errors > 0 for file, _ in self._attention.values())
 
     def malformed(self, table: str) -> int:
         """The number of malformed records in the remembered files of a table."""
-        return sum(count for (of, _), count in self._malformed.items() if of == table)
+        return sum(count for file, count in self._attention.values() if file.table == table)
 
     def listed(self) -> tuple[SourceFile, ...]:
         """List at most LISTED_FILES files: those with errors, refused ones, pending ones, then the newest."""
         if self._shown is None:
-            attention = sorted(self._attention.values(), key=lambda f: (f.errors == 0, f.state != REFUSED))
+            bad = [file for file, _ in self._attention.values()]
+            attention = sorted(bad, key=lambda f: (f.errors == 0, f.state != REFUSED))
             released = (file for files in self._released.values() for file in files.values())
             found = [*attention[:LISTED_FILES], *self._pending, *released, *reversed(self._read.values())]
             self._shown = tuple(found[:LISTED_FILES])
@@ -109,12 +108,9 @@ class FileList:
         self._shown = None
 
     def _add_attention(self, file: SourceFile, problem: FileProblem) -> None:
-        key = (file.table, file.file)
-        self._attention[key] = file
-        self._malformed[key] = 0 if problem.code in FILE_CODES else problem.count
+        self._attention[(file.table, file.file)] = file, 0 if problem.code in FILE_CODES else problem.count
         if len(self._attention) > ATTENTION_FILES:
-            oldest = next(iter(self._attention))
-            del self._attention[oldest], self._malformed[oldest]
+            del self._attention[next(iter(self._attention))]
         self._shown = None
 
 

@@ -26,7 +26,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tidemark_persist import DIFF, ERROR, Shard, StagedFile, consolidate, write_staged
+from tidemark_persist import DIFF, Shard, StagedFile, consolidate, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
@@ -42,6 +42,7 @@ from tidemark_replica.storage.files.problems import (
     FILE_CODES,
     KEY_VIOLATED,
     error_code,
+    errors_in_table,
     letter_code,
     letters_of_file,
 )
@@ -254,7 +255,9 @@ class _Job:
     def retract(self, bound: FileVersion) -> StagedRows:
         """Stages the retraction of all that the bound version gave. Raises _Refused where that is not known any
         more."""
-        errors, letters = self._errors(bound.name), self._letters(bound.name)
+        counted = errors_in_table(self._table[1]).items()
+        errors = {text: count for text, count in counted if json.loads(text).get("expression") == bound.name}
+        letters = consolidate(letters_of_file(self._dead[1], bound.name)) if self._dead is not None else None
         codes = {error_code(text) for text in errors}
         codes |= {letter_code(record) for record in (letters.column("record").to_pylist() if letters else ())}
         if DEAD_LETTERS_LOST in codes:
@@ -286,19 +289,6 @@ class _Job:
         if staged.table:
             self._refuse_append_only(self._table, bound.name)
         return StagedRows(staged.table)
-
-    def _errors(self, name: str) -> dict[str, int]:
-        """The table's error rows about the file, and how often each is there."""
-        shard = self._table[1]
-        upper = shard.refresh().upper
-        if upper == 0:
-            return {}
-        errors = shard.errors(upper - 1)
-        counted = zip(errors.column(ERROR).to_pylist(), errors.column(DIFF).to_pylist(), strict=True)
-        return {text: count for text, count in counted if json.loads(text).get("expression") == name}
-
-    def _letters(self, name: str) -> pa.Table | None:
-        return consolidate(letters_of_file(self._dead[1], name)) if self._dead is not None else None
 
     def _add(self, to: list[StagedFile], table: tuple[IngestedTable, Shard], rows: pa.RecordBatch) -> None:
         if file := write_staged(table[0].shard.location, [rows], schema=table[1].schema):

@@ -39,13 +39,15 @@ class FileProblem:
     in_error: bool
 
 
+def errors_in_table(shard: ShardReader) -> dict[str, int]:
+    """The texts of the table's error rows, and how often each is there."""
+    upper = shard.refresh().upper
+    return {row[ERROR]: row[DIFF] for row in shard.errors(upper - 1).to_pylist()} if upper else {}
+
+
 def problems_in_table(shard: ShardReader) -> dict[str, FileProblem]:
     """The problems that the error rows of a table name, by file."""
-    upper = shard.refresh().upper
-    if upper == 0:
-        return {}
-    errors = shard.errors(upper - 1)
-    return _by_file(zip(errors.column(ERROR).to_pylist(), errors.column(DIFF).to_pylist(), strict=True), in_error=True)
+    return _by_file(errors_in_table(shard).items(), in_error=True)
 
 
 def problems_in_dead_letters(shard: ShardReader) -> dict[str, FileProblem]:

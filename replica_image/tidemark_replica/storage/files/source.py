@@ -334,14 +334,10 @@ class FilesIngestion(Source):
         self._unbound[name] = arrived.unbound
         if not is_bucket(table):
             self._missing_bytes[name] = sum(each.size for each in arrived.waiting if not each.reason)
-        for waiting in arrived.waiting:
-            self._wait(name, waiting.name, waiting.size, waiting.reason)
+        for each in arrived.waiting:
+            if each.reason or len(self._waiting) < LISTED_FILES:  # the others would not be shown
+                self._waiting[(name, each.name)] = SourceFile(name, each.name, each.size, PENDING, each.reason)
         return arrived.files
-
-    def _wait(self, table: str, name: str, size: int, reason: str = "") -> None:
-        """Note that the file is not bound yet. Files without a reason are kept as long as they would be shown."""
-        if reason or len(self._waiting) < LISTED_FILES:
-            self._waiting[(table, name)] = SourceFile(table, name, size, PENDING, reason)
 
     def _stage_table(
         self, spec: FilesTable, function: StageRows, files: list[FileVersion], before: Sequence[StagedFile]
