@@ -21,7 +21,7 @@ from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.plan.ingestion import IngestionDescription, PostgresSource, PostgresTable, SourceTable
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
-from tidemark_replica.storage.postgres.release import release
+from tidemark_replica.storage.postgres.slots import release
 from tidemark_replica.storage.source_secrets import SourceSecrets
 
 B = PostgresTable("b", "public", "b", ("k",))

@@ -54,7 +54,7 @@ from tidemark_replica.storage.nexmark.source import NexmarkIngestion
 from tidemark_replica.storage.nexmark.tables import TABLES as NEXMARK_TABLES
 from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
 from tidemark_replica.storage.postgres.published import published_tables
-from tidemark_replica.storage.postgres.release import release as release_postgres
+from tidemark_replica.storage.postgres.slots import release as release_postgres
 from tidemark_replica.storage.postgres.source import PostgresIngestion
 from tidemark_replica.storage.source import AWAITS_SECONDS, Source
 from tidemark_replica.storage.source_secrets import SourceSecrets

@@ -32,14 +32,11 @@ from tidemark_replica.storage.postgres.contents.snapshot import Snapshot, Snapsh
 from tidemark_replica.storage.postgres.keyed.rows import KeyedRows
 from tidemark_replica.storage.postgres.pgoutput import lsn_text
 from tidemark_replica.storage.postgres.relations import PinnedTable
-from tidemark_replica.storage.postgres.release import end_reader
+from tidemark_replica.storage.postgres.slots import SLOT_PAUSE_S, SLOT_TRIES, end_reader
 from tidemark_replica.storage.postgres.tick import Tick
 from tidemark_replica.storage.postgres.watch import check_system, slot_state, wait_until_visible
 from tidemark_replica.values.failure_text import public_text_with_type
 
-SLOT_TRIES, SLOT_PAUSE_S = 20, 0.5
-"""The server may not have noticed yet that an earlier connection ended, with the slot of the same name. After so many
-tries that connection is ended upstream."""
 PAUSE_S = 0.1
 WAIT_S = 5.0
 """The others wait at most so long for the last changes, before they go on and ask again."""
