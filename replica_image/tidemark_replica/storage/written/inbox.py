@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.written.receive import ReceivedWrite
@@ -32,19 +31,13 @@ class WriteAnswer:
     repeated: bool = False
 
 
-class _State(Enum):
-    WAITING = "waiting"
-    TAKEN = "taken"
-    BOUND = "bound"
-    ENDED = "ended"
-
-
 class PendingWrite:
     """One call in the inbox."""
 
     def __init__(self, write: ReceivedWrite, inbox: WriteInbox) -> None:
         self.write, self._inbox = write, inbox
-        self.state = _State.WAITING
+        self.is_waiting = True
+        """Whether no tick has taken the call, or the ingestion began again since then."""
         self.takes, self.abandoned = 0, False
         self._ended = threading.Event()
         self._outcome: WriteAnswer | Exception | None = None
@@ -64,7 +57,7 @@ class PendingWrite:
 
     def end(self, outcome: WriteAnswer | Exception) -> None:
         """Give the call its outcome. The inbox calls it."""
-        self.state, self._outcome = _State.ENDED, outcome
+        self.is_waiting, self._outcome = False, outcome
         self.write.close()
         self._ended.set()
 
@@ -99,11 +92,11 @@ class WriteInbox:
         taken, total = list[PendingWrite](), 0
         with self._lock:
             for pending in self._calls:
-                if pending.state is _State.WAITING:
+                if pending.is_waiting:
                     total += pending.write.total_size
                     if taken and (total > size or len(taken) == count or pending.takes or taken[0].takes > 1):
                         break
-                    pending.state, pending.takes = _State.TAKEN, pending.takes + 1
+                    pending.is_waiting, pending.takes = False, pending.takes + 1
                     taken.append(pending)
         return taken
 
@@ -113,7 +106,6 @@ class WriteInbox:
 
     def bind(self, pending: PendingWrite, answer: WriteAnswer) -> None:
         """The binding that has the call is minted. It is answered with the next `appended`."""
-        pending.state = _State.BOUND
         self._bound.append((pending, answer))
 
     def appended(self) -> None:
@@ -131,7 +123,7 @@ class WriteInbox:
         with self._lock:
             self._bound = []
             for pending in self._calls:
-                pending.state = _State.WAITING
+                pending.is_waiting = True
             ended = [p for p in self._calls if p.abandoned or p.takes >= TAKES_MAX]
         self._end([(p, WriteUnknown("the client is gone") if p.abandoned else failed) for p in ended])
 
@@ -139,7 +131,7 @@ class WriteInbox:
         """The client is gone. A call that a tick took goes on, unless the ingestion begins again."""
         with self._lock:
             pending.abandoned = True
-            if pending.state is not _State.WAITING:
+            if not pending.is_waiting:
                 return
             self._calls.remove(pending)
             pending.end(WriteUnknown("the client is gone"))

@@ -7,8 +7,9 @@ table   entry                 value
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import islice
 
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.staged_bindings import Entry
@@ -63,17 +64,11 @@ class WrittenKeys:
         """The keys that are not kept any more at `time`, at most FORGOTTEN_PER_TICK."""
         found = list[str]()
         surplus = len(self._keys) - KEYS_MAX
-        for key, written in self._oldest():
+        for key, written in islice(self._keys.items(), FORGOTTEN_PER_TICK):
             if len(found) >= surplus and written.time > time - KEPT_MS:
                 break
             found.append(key)
         return found
-
-    def _oldest(self) -> Iterator[tuple[str, WrittenKey]]:
-        for count, each in enumerate(self._keys.items()):
-            if count == FORGOTTEN_PER_TICK:
-                return
-            yield each
 
 
 def entry(key: str) -> Entry:

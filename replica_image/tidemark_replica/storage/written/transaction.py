@@ -39,6 +39,7 @@ from tidemark_replica.storage.written.refusal import (
 )
 
 SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
+_ADOPTED = "has not one row: the table was adopted with rows that violate the primary key"
 ROUNDS_MAX = 100
 """The number of parts of a call that may have one key."""
 
@@ -114,13 +115,13 @@ def updates_of(
     if not table.primary_key:
         return _with_diff(rows, 1) if operation == INSERT else _retractions(table, rows, before)
     keys = found_by(table)
-    _refuse_twice(rows, keys)
+    _refuse_not_once(_with_diff(rows, 1), keys, KEY_TWICE, "is twice in the call")
     there = before.join(rows.select(keys), keys=keys, join_type="left semi").select(before.column_names)
     if operation == INSERT:
         if there.num_rows:
             raise _refusal(DUPLICATE_KEY, "is there already", there.select(keys))
         return _with_diff(rows, 1)
-    _refuse_not_unique(there, keys)
+    _refuse_not_once(there, keys, KEY_NOT_UNIQUE, _ADOPTED)
     gone = there.set_column(there.schema.get_field_index(DIFF), DIFF, pc.negate(there.column(DIFF)))
     if operation == UPSERT and (sets is None or sets.all()):
         return consolidate(pa.concat_tables([gone, _with_diff(rows, 1)]))
@@ -162,24 +163,13 @@ def _retractions(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Ta
     return consolidate(pa.concat_tables([gone, again]))
 
 
-def _refuse_twice(rows: pa.Table, keys: Sequence[str]) -> None:
-    twice = _not_once(_with_diff(rows, 1), keys)
-    if twice.num_rows:
-        raise _refusal(KEY_TWICE, "is twice in the call", twice)
-
-
-def _refuse_not_unique(there: pa.Table, keys: Sequence[str]) -> None:
-    several = _not_once(there, keys)
-    if several.num_rows:
-        what = "has not one row: the table was adopted with rows that violate the primary key"
-        raise _refusal(KEY_NOT_UNIQUE, what, several)
-
-
-def _not_once(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The keys that have another number of rows than one."""
+def _refuse_not_once(rows: pa.Table, keys: Sequence[str], code: str, what: str) -> None:
+    """Raises WriteRefused for keys that have another number of rows than one."""
     aliases = [f"k{i}" for i in range(len(keys))]
     counted = rows.select([*keys, DIFF]).rename_columns([*aliases, "n"]).group_by(aliases).aggregate([("n", "sum")])
-    return counted.filter(pc.not_equal(counted.column("n_sum"), 1)).select(aliases).rename_columns(list(keys))
+    several = counted.filter(pc.not_equal(counted.column("n_sum"), 1))
+    if several.num_rows:
+        raise _refusal(code, what, several.select(aliases).rename_columns(list(keys)))
 
 
 def _with_diff(rows: pa.Table, diff: int) -> pa.Table:
