@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -104,22 +103,6 @@ class JsonEvents:
         return event.op != "r" and self._places.is_repeated(partition, _place(event.source))
 
 
-@dataclass(frozen=True)
-class _AvroBatch:
-    """Events of which at least the head is good, by their positions `at` in the batch. `has_row`: whether `after` is
-    there and good; `row_at`: where `after` has the row of each value of the batch. `bad`: why values are malformed,
-    `heads` those of them whose head is good."""
-
-    at: np.ndarray
-    op: pa.Array
-    source: pa.StructArray
-    has_row: np.ndarray
-    after: pa.StructArray
-    row_at: np.ndarray
-    bad: Mapping[int, str]
-    heads: frozenset[int]
-
-
 class AvroEvents:
     """Opens records in Avro, in their order. `decoder`: of whole events; `heads`: of OP and SOURCE alone; `columns`:
     the fields of a row that are columns of the table; `places` move.
@@ -135,45 +118,37 @@ class AvroEvents:
     def __call__(self, records: Sequence[Any]) -> Opened:
         """Raises TableStopped where the table was truncated upstream, RegistryAway."""
         values = [record.value() for record in records]
-        events = self._events(values)
-        at, op = events.at, events.op
-        if len(truncated := at[_are(op, "t")]):
-            raise _truncated(records[truncated[0]])
-        ignored = np.array([values[i] is None for i in at], np.bool_) | _are(op, "m")
-        logged = np.flatnonzero(~ignored & ~_are(op, "r"))
-        partitions = np.array([records[i].partition() for i in at[logged]], np.int64)
-        ignored[logged] = self._places.are_repeated(partitions, events.source.take(pa.array(logged)))
-        has_row = ~ignored & _mask(pc.is_in(op, value_set=_ROWS)) & events.has_row
-        no_row = at[~ignored & ~has_row & ~_are(op, "d")]
-        bad = {i: why for i, why in events.bad.items() if i not in events.heads}
-        bad |= {int(i): events.bad.get(int(i), _NO_EVENT) for i in no_row}
-        fields = [pc.struct_field(events.after, [name]) for name in self._columns]
-
-        def decode(rows: Sequence[int]) -> Decoded:
-            taken = pa.array(events.row_at[list(rows)])
-            return Decoded([field.take(taken) for field in fields], {})
-
-        return Opened(frozenset(map(int, at[has_row])), decode, bad, frozenset(map(int, at[ignored])))
-
-    def _events(self, values: Sequence[bytes | None]) -> _AvroBatch:
         decoded = self._decoder(values)
         good = np.array([i for i in range(len(values)) if i not in decoded.bad], np.int64)
-        row_at = np.full(len(values), -1, np.int64)
-        row_at[good] = np.arange(len(good))
-        after = decoded.columns[AFTER]
-        at, op, source, has_row = good, decoded.columns[OP], decoded.columns[SOURCE], _mask(pc.is_valid(after))
-        heads = np.zeros(0, np.int64)
+        row_at, has_after = np.full(len(values), -1, np.int64), np.zeros(len(values), np.bool_)
+        row_at[good], has_after[good] = np.arange(len(good)), _mask(pc.is_valid(decoded.columns[AFTER]))
+        at, op, source, bad = good, decoded.columns[OP], decoded.columns[SOURCE], dict[int, str]()
         if decoded.bad:
             found = self._heads([values[i] for i in decoded.bad])
-            heads = np.array([i for j, i in enumerate(decoded.bad) if j not in found.bad], np.int64)
-            at = np.concatenate([good, heads])
+            bad = {i: why for j, (i, why) in enumerate(decoded.bad.items()) if j in found.bad}
+            at = np.concatenate([good, np.array([i for i in decoded.bad if i not in bad], np.int64)])
             order = np.argsort(at)
             op, source = (
                 pa.concat_arrays([each, found.columns[i]]).take(pa.array(order))
                 for i, each in ((OP, op), (SOURCE, source))
             )
-            at, has_row = at[order], np.concatenate([has_row, np.zeros(len(heads), np.bool_)])[order]
-        return _AvroBatch(at, op, source, has_row, after, row_at, decoded.bad, frozenset(map(int, heads)))
+            at = at[order]
+        if len(truncated := at[_are(op, "t")]):
+            raise _truncated(records[truncated[0]])
+        ignored = np.array([values[i] is None for i in at], np.bool_) | _are(op, "m")
+        logged = np.flatnonzero(~ignored & ~_are(op, "r"))
+        partitions = np.array([records[i].partition() for i in at[logged]], np.int64)
+        ignored[logged] = self._places.are_repeated(partitions, source.take(pa.array(logged)))
+        has_row = ~ignored & _mask(pc.is_in(op, value_set=_ROWS)) & has_after[at]
+        no_row = at[~ignored & ~has_row & ~_are(op, "d")]
+        bad |= {int(i): decoded.bad.get(int(i), _NO_EVENT) for i in no_row}
+        fields = [pc.struct_field(decoded.columns[AFTER], [name]) for name in self._columns]
+
+        def decode(rows: Sequence[int]) -> Decoded:
+            taken = pa.array(row_at[list(rows)])
+            return Decoded([field.take(taken) for field in fields], {})
+
+        return Opened(frozenset(map(int, at[has_row])), decode, bad, frozenset(map(int, at[ignored])))
 
 
 def _truncated(record: Any) -> TableStopped:

@@ -72,7 +72,7 @@ class EventPlaces:
     that came again."""
 
     def __init__(self, texts: Mapping[int, str]) -> None:
-        self._places = {partition: _places_by_log(json.loads(text)) for partition, text in texts.items()}
+        self._places = {p: {tuple(place["log"]): place for place in json.loads(text)} for p, text in texts.items()}
         self.repeated = 0
 
     @property
@@ -134,10 +134,6 @@ def place_of(origin: Origin) -> Place | None:
             return None
         return {"log": [*log, name, str(origin.server_id)], "at": at, "ms": origin.ts_ms}
     return None
-
-
-def _places_by_log(places: Sequence[Place]) -> dict[tuple[str, ...], Place]:
-    return {tuple(place["log"]): place for place in places}
 
 
 def _decoded_places(source: pa.StructArray) -> _DecodedPlaces:
