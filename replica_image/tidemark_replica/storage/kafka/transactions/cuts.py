@@ -173,7 +173,8 @@ class TransactionCuts:
         self._names = names
         self.restart()
         self.log.resume(entries)
-        self._take_entries(entries)
+        self._take_members(entries)
+        self._undecided = UndecidedBound(entries.get(_UNDECIDED, ""))
 
     def confirm(self, entries: Mapping[Entry, str]) -> None:
         """A binding has what was chosen; `entries`: all that are bound."""
@@ -343,10 +344,6 @@ class TransactionCuts:
         """The number of the table's events that the end of the transaction names."""
         topic, counts = self._tables[name].table.topic, one.counts or {}
         return sum(count for table, count in counts.items() if is_of(table, topic, self._prefix))
-
-    def _take_entries(self, entries: Mapping[Entry, str]) -> None:
-        self._take_members(entries)
-        self._undecided = UndecidedBound(entries.get(_UNDECIDED, ""))
 
     def _take_members(self, entries: Mapping[Entry, str]) -> None:
         members = set(json.loads(entries.get(_MEMBERS, "[]")))

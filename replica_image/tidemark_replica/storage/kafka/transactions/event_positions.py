@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
 
 from tidemark_replica.storage.kafka.transactions.metadata import TransactionMark
@@ -59,29 +59,25 @@ class LastEvent:
 class EventPositions:
     """`positions`: of the events that were there before, in their order; None where they are not known."""
 
-    __slots__ = ("_at", "_greatest", "_positions", "count", "top")
+    __slots__ = ("_at", "_greatest", "count", "positions", "top")
 
     def __init__(self, positions: Iterable[int] | None = ()) -> None:
-        self._positions = None if positions is None else array("Q", positions)
+        self.positions = None if positions is None else array("Q", positions)
+        """The positions of all events, in order; None where they are not known."""
         self._at = 0
-        self._greatest = _ANYWHERE if self._positions is None else max(self._positions, default=-1)
+        self._greatest = _ANYWHERE if self.positions is None else max(self.positions, default=-1)
         self.top, self.count = 0, 0
         """The greatest order, and how many events had a greater one than those before."""
 
-    @property
-    def positions(self) -> Sequence[int] | None:
-        """The positions of all events, in order; None where they are not known."""
-        return self._positions
-
     def __len__(self) -> int:
         """The number of positions in memory."""
-        return 0 if self._positions is None else len(self._positions)
+        return 0 if self.positions is None else len(self.positions)
 
     def add(self, position: int, order: int, goes_on: bool) -> Arrival:
         """Takes the event that was read next. `goes_on`: Connect went on within the transaction."""
         if order > self.top:
             self.top, self.count = order, self.count + 1
-        all, greatest = self._positions, self._greatest
+        all, greatest = self.positions, self._greatest
         self._greatest = max(greatest, position)
         if all is None:
             return Arrival.LATE if position < greatest or (not goes_on and position == greatest) else Arrival.FIRST
@@ -94,4 +90,4 @@ class EventPositions:
 
     def forget(self) -> None:
         """Forgets the positions, as there are too many."""
-        self._positions = None
+        self.positions = None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
@@ -51,7 +51,7 @@ class _Change(msgspec.Struct):
     source: _Origin | None = None
 
 
-class _Count(msgspec.Struct):
+class _Count(TypedDict):
     data_collection: str
     event_count: int
 
@@ -162,10 +162,7 @@ def boundary_of(value: bytes | None) -> Boundary | None:
         event = _decode_boundary(_payload(value))
     except (msgspec.MsgspecError, RecursionError):
         raise NotUnderstood("it is no BEGIN or END in JSON") from None
-    counts = [
-        {"data_collection": c.data_collection, "event_count": c.event_count} for c in event.data_collections or ()
-    ]
-    return boundary_from(event.status, event.id, event.ts_ms, counts)
+    return boundary_from(event.status, event.id, event.ts_ms, event.data_collections)
 
 
 def boundary_from(

@@ -145,22 +145,17 @@ class ReadAhead:
 
     def count(self, id: str) -> int:
         """The events of the transaction that were read, without those that came again."""
-        seen = self._seen.get(id)
-        return sum(events.count for events in seen.partitions.values()) if seen is not None else 0
+        return sum(events.count for events in self._seen.get(id, _Seen()).partitions.values())
 
     def positions(self, id: str) -> dict[int, Sequence[int]] | None:
         """By partition, the positions of the transaction's events that were read; None where they are not known."""
-        found: dict[int, Sequence[int]] = {}
-        for partition, events in (self._seen[id].partitions if id in self._seen else {}).items():
-            if (positions := events.positions) is None:
-                return None
-            found[partition] = positions
-        return found
+        of = self._seen.get(id, _Seen()).partitions
+        found: dict[int, Sequence[int]] = {p: each.positions for p, each in of.items() if each.positions is not None}
+        return found if len(found) == len(of) else None
 
     def bytes_of(self, id: str) -> int:
         """The bytes of the transaction's events that were read."""
-        seen = self._seen.get(id)
-        return seen.bytes if seen is not None else 0
+        return self._seen.get(id, _Seen()).bytes
 
     @property
     def partitions(self) -> Collection[int]:
@@ -235,8 +230,7 @@ class ReadAhead:
         return list({run.id: run for run in runs if is_late(run)}.values())
 
     def _forget(self, id: str) -> None:
-        seen = self._seen.pop(id, None)
-        self._positions -= sum(map(len, seen.partitions.values())) if seen is not None else 0
+        self._positions -= sum(map(len, self._seen.pop(id, _Seen()).partitions.values()))
 
     def _checked(
         self, record: Any, mark: TransactionMark | NotUnderstood | None, watermark: int
