@@ -21,13 +21,11 @@ from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.files.bindings import parse
 from tidemark_replica.storage.files.bucket import Bucket, version
-from tidemark_replica.storage.files.checks import check_text, opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore, file_store
-from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import FILE_CODES, problems_in_dead_letters, problems_in_table
 from tidemark_replica.storage.files.read_again import FilesGone
-from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
+from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
 from tidemark_replica.storage.files.streamed.pieces import pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
@@ -155,22 +153,11 @@ def _inferred_frame(session: SparkSession, table: FilesTable, store: FileStore, 
     reader = session.read.format(table.format).option("inferSchema", "true")
     for option in table.options:
         reader = reader.option(option.name, option.value)
-    if opened_by_spark(table, file.name):
-        _check_text(table, store, file)
-        return reader.load(literal_path(Folder(table.path).path_of(file.name)))
     report = ProblemReport(session)
     frame = read_pieces(session, reader, table, store, pieces_of(table, [file]), None, report)
     if code := report.take().get(file.name):
         raise _no_schema(table, file, code)
     return frame
-
-
-def _check_text(table: FilesTable, store: FileStore, file: FileVersion) -> None:
-    """Raises SourceUnusable where the file is not UTF-8, or cannot be read."""
-    try:
-        check_text(store, file)
-    except (OSError, UnicodeDecodeError):
-        raise _no_schema(table, file, "FILE_UNREADABLE") from None
 
 
 def _no_schema(table: FilesTable, file: FileVersion, code: str) -> SourceUnusable:
