@@ -76,8 +76,10 @@ class TpchIngestion(Source):
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:
-        before, after = self._range(binding)
-        made = None if before is None else changes(self._data.population, self._spec.seed, before, after)
+        counts = {row[DIFF]: row[_COUNT] for row in binding.to_pylist()}
+        made = None  # the initial data
+        if -1 in counts:
+            made = changes(self._data.population, self._spec.seed, counts[-1], counts[1])
         staged = {}
         for table in tables:
             rows = self._initial(table, time) if made is None else self._changed(table, made, time)
@@ -104,11 +106,6 @@ class TpchIngestion(Source):
         rows = [(generator, scale_factor, seed, count, diff) for count, diff in counts]
         schema = self.remap_schema.append(pa.field(DIFF, pa.int64()))
         return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
-
-    def _range(self, binding: pa.Table) -> tuple[int | None, int]:
-        """Transactions (before, after); before is None for the binding of the initial data."""
-        counts = {r[DIFF]: r[_COUNT] for r in binding.to_pylist()}
-        return counts.get(-1), counts[1]
 
     def _initial(self, table: IngestedTable, time: Time) -> Iterator[pa.RecordBatch]:
         for batch in self._data.rows(table.table.name):

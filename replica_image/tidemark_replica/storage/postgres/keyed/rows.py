@@ -31,7 +31,7 @@ class KeyedRows:
         self.keys = tuple(keys)
         self.alive = alive
         self._shard = shard
-        self._indexes: tuple[KeyIndex, KeyIndex] | None = None
+        self._indexes: tuple[KeyIndex, ...] = ()
         self._upper = 0
         self._is_ahead = False
         self.building_since: float | None = None
@@ -41,7 +41,7 @@ class KeyedRows:
         """This, ready for `find`. `files`: the updates of this tick so far. `is_emptied`: they begin with an empty
         table."""
         upper = self._shard.refresh().upper
-        if self._indexes is not None and (self._is_ahead or self._upper == upper):
+        if self._indexes and (self._is_ahead or self._upper == upper):
             return self
         self.close()
         self.building_since = monotonic()
@@ -62,22 +62,19 @@ class KeyedRows:
     @property
     def row_bytes(self) -> float:
         """The bytes of an ok row, on average."""
-        assert self._indexes is not None
         return self._indexes[0].bytes / max(1, self._indexes[0].rows)
 
     def find(self, keys: pa.Table) -> pa.Table:
         """The ok rows with these keys, which are distinct: the columns of the shard and `__diff`."""
-        assert self._indexes is not None
         return self._indexes[0].lookup(keys)
 
     def find_errors(self, digests: pa.Array) -> pa.Table:
         """The error rows of the keys with these digests: the digest, `__error` and `__diff`."""
-        assert self._indexes is not None
         return self._indexes[1].lookup(pa.table({DIGEST: digests}))
 
     def add(self, updates: pa.Table) -> None:
         """Adds updates of this tick; `find` gives them at once."""
-        if self._indexes is not None:
+        if self._indexes:
             self._is_ahead = True
             self._add(updates)
             self._commit()
@@ -92,12 +89,11 @@ class KeyedRows:
             self.close()
 
     def close(self) -> None:
-        for index in self._indexes or ():
+        for index in self._indexes:
             index.close()
-        self._indexes, self._is_ahead = None, False
+        self._indexes, self._is_ahead = (), False
 
     def _add(self, updates: pa.Table) -> None:
-        assert self._indexes is not None
         rows, errors = self._indexes
         is_error = pc.is_valid(updates.column(ERROR))
         rows.add([updates.filter(pc.invert(is_error)).select([*self._shard.schema.names, DIFF])])
@@ -106,7 +102,7 @@ class KeyedRows:
             errors.add([wrong.add_column(0, DIGEST, digests_in(wrong.column(ERROR)))])
 
     def _commit(self) -> None:
-        for index in self._indexes or ():
+        for index in self._indexes:
             index.commit()
 
     def _contents(self, upper: int) -> Iterator[pa.Table]:

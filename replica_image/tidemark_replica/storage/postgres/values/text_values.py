@@ -8,7 +8,7 @@ arrays of several dimensions. The sessions that print the texts have the setting
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ _DATE = r"^\d{4}-\d\d-\d\d$"
 _TIMESTAMP = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
 _NUMBER = r"^-?\d+(\.\d+)?$"
 _FLAT_ARRAY = r'^\{[^{}"\\]*\}$'
+_ELEMENT = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|([^",]++)', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _HEX = np.full(256, 255, np.uint8)
 _HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16, dtype=np.uint8)
 
@@ -113,38 +115,16 @@ def _split_quoted(texts: pa.Array) -> pa.ListArray:
 
 def _elements(text: str) -> list[str | None] | None:
     """The elements of an array of one dimension, whose first index is 1; None for others."""
-    if not text.startswith("{"):
+    if not text.startswith("{") or text.startswith("{{"):
         return None
-    found: list[str | None] = []
-    for token in _tokens(text[1:-1]):
-        if token is None:
-            return None
-        quoted, value = token
-        found.append(None if value == "NULL" and not quoted else value)
-    return found
+    return [_element(quoted, plain) for quoted, plain in _ELEMENT.findall(text[1:-1])]
 
 
-def _tokens(inner: str) -> Iterator[tuple[bool, str] | None]:
-    """Each element, and whether it was quoted; None for an array inside."""
-    at = 0
-    while at < len(inner):
-        if inner[at] == "{":
-            yield None
-            return
-        quoted, value = inner[at] == '"', []
-        if quoted:
-            at += 1
-            while inner[at] != '"':
-                at += inner[at] == "\\"
-                value.append(inner[at])
-                at += 1
-            at += 1
-        else:
-            end = inner.find(",", at)
-            end = len(inner) if end < 0 else end
-            value, at = [inner[at:end]], end
-        yield quoted, "".join(value)
-        at += 1  # the comma
+def _element(quoted: str, plain: str) -> str | None:
+    """The element that has quotes, or has none; the other text is empty."""
+    if plain:
+        return None if plain == "NULL" else plain
+    return _ESCAPED.sub(r"\1", quoted) if "\\" in quoted else quoted
 
 
 def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
