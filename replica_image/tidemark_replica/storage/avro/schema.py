@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,9 +132,9 @@ class _Parser:
         found = self._named.get(full, self._named.get(name))
         if found is None:
             raise SchemaRefused(f"{at}: type {name} contains itself; recursive types are not supported")
-        if depth + _depth(found) > DEPTH_MAX:
+        if depth + max(below for below, _ in _within(found)) > DEPTH_MAX:
             raise SchemaRefused(f"{at}: the schema nests deeper than {DEPTH_MAX}, with the types that names stand for")
-        self._count += _size(found, TYPES_MAX)
+        self._count += sum(1 for _ in _within(found))
         if self._count > TYPES_MAX:
             raise SchemaRefused(f"{at}: the schema has more than {TYPES_MAX} types, with those that names stand for")
         return found
@@ -226,21 +226,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _size(type: AvroType, most: int) -> int:
-    """The number of types in the tree, counted up to `most`."""
-    total, waiting = 0, [type]
-    while waiting and total <= most:
-        each = waiting.pop()
-        total += 1
-        waiting += [*each.children, *(f.type for f in each.fields)]
-    return total
-
-
-def _depth(type: AvroType) -> int:
-    """The number of types below one another in the tree, without its root."""
-    deepest, waiting = 0, [(0, type)]
+def _within(type: AvroType) -> Iterator[tuple[int, AvroType]]:
+    """The types of the tree, each with the number of those above it."""
+    waiting = [(0, type)]
     while waiting:
         depth, each = waiting.pop()
-        deepest = max(deepest, depth)
+        yield depth, each
         waiting += [(depth + 1, child) for child in (*each.children, *(f.type for f in each.fields))]
-    return deepest
