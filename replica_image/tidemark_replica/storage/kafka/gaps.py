@@ -17,9 +17,6 @@ class Gaps:
     time: int = 0
     why: str = ""
 
-    def is_recent(self, now: int) -> bool:
-        return now - self.time < SHOWN_MS
-
     def text(self, table: str) -> str:
         """The gaps of the table of this name, for a status."""
         return f"table {table}: gaps passed over: {self.count}; the last one: {self.why}"

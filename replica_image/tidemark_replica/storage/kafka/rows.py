@@ -63,15 +63,11 @@ class Metadata:
 
     def __init__(self, table: KafkaTable) -> None:
         self._options = [option.value for option in table.metadata]
-        self._checks = [_CHECKS[option] for option in self._options if option in _CHECKS]
-
-    @property
-    def may_be_unfit(self) -> bool:
-        return bool(self._checks)
+        self.checks = [_CHECKS[option] for option in self._options if option in _CHECKS]
 
     def unfit(self, record: Any) -> str | None:
         """The reason why the record's metadata cannot be values of the table; None where they can."""
-        return next((why for check in self._checks if (why := check(record)) is not None), None)
+        return next((why for check in self.checks if (why := check(record)) is not None), None)
 
     def arrays(self, records: Sequence[Any]) -> list[pa.Array]:
         """The columns of records that are not unfit."""
@@ -107,7 +103,7 @@ class RowMaker:
     def _decoded(self, records: Sequence[Any]) -> tuple[Sequence[Any], Decoded]:
         """The good records and their columns."""
         decoded = self._decoder([record.value() for record in records])
-        if self._metadata.may_be_unfit:
+        if self._metadata.checks:
             found = {i: self._metadata.unfit(record) for i, record in enumerate(records) if i not in decoded.bad}
             if new := {i: why for i, why in found.items() if why is not None}:
                 bad = dict(sorted((decoded.bad | new).items()))

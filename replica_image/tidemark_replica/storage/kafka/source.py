@@ -27,7 +27,7 @@ from tidemark_protocol.plan.successors import dead_letters, number
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import KafkaClients, ReadSecret
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, TopicProgress
-from tidemark_replica.storage.kafka.gaps import Gaps
+from tidemark_replica.storage.kafka.gaps import SHOWN_MS, Gaps
 from tidemark_replica.storage.kafka.inspect import registry_of
 from tidemark_replica.storage.kafka.positions import Position, positions
 from tidemark_replica.storage.kafka.read_again import FOR_GOOD
@@ -206,7 +206,7 @@ class KafkaIngestion(Source):
         problems = [text for name in self._tables if (text := self._tables[name].problem)]
         texts = list(dict.fromkeys([*self._problems.values(), *problems]))
         registry = list(dict.fromkeys(wait.why for wait in self._undecoded.values()))
-        gaps = [gap.text(name) for name, gap in self._gaps.items() if gap.is_recent(self._time)]
+        gaps = [gap.text(name) for name, gap in self._gaps.items() if self._time - gap.time < SHOWN_MS]
         found = {
             "BrokersAway": texts,
             "RegistryAway": registry,
