@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, FilePart, ShardReader, StagedFile, consolidate, read_part
+from tidemark_persist import DIFF, ERROR, ShardReader, StagedFile, consolidate, read_part, staged_part
 from tidemark_persist.files.spill import divide, row_hash
-from tidemark_persist.times import Time
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.keyed_rows.scan import Sought, matching
@@ -98,8 +97,7 @@ def _violation(new: pa.Table, there: list[pa.Table], key: Sequence[str]) -> KeyV
 
 def _new(shard: ShardReader, key: Sequence[str], staged: Sequence[StagedFile]) -> Iterator[pa.Table]:
     for file in staged:
-        part = FilePart(shard.location, file.path, Time(file.min_time), Time(file.max_time + 1), file.rows, file.size)
-        for batch in read_part(part, columns=[*key, DIFF, ERROR]):
+        for batch in read_part(staged_part(shard.location, file), columns=[*key, DIFF, ERROR]):
             rows = batch.filter(pc.is_null(batch.column(ERROR)))
             if rows.num_rows:
                 yield pa.Table.from_batches([rows])

@@ -26,19 +26,11 @@ def difference(
     fields = (pa.field(ERROR, pa.string()), pa.field(DIFF, pa.int64()), pa.field(TIME, pa.int64()))
     wanted = pa.schema([*schema, *fields])
     gone = Withdrawal(shard, columns, errors=True)
-    updates = chain(map(_table, gone.updates()), map(_table, _staged(shard, contents, wanted.names[:-1])))
+    new = (read_part(staged_part(shard.location, file), columns=wanted.names[:-1]) for file in contents)
+    updates = (pa.Table.from_batches([batch]) for batch in chain(gone.updates(), chain.from_iterable(new)))
     size = gone.size + sum(file.size for file in contents)
     timed = (t.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), t.num_rows)) for t in updates)
     for share in divide((table.cast(wanted) for table in timed), wanted, 1 + size // SHARE_BYTES):
         tables = list(share)
         if tables:
             yield from consolidate(pa.concat_tables(tables)).to_batches()
-
-
-def _staged(shard: Shard, files: Sequence[StagedFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for file in files:
-        yield from read_part(staged_part(shard.location, file), columns=names)
-
-
-def _table(batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch])
