@@ -248,6 +248,7 @@ class _Ingestion(threading.Thread):
         super().__init__(name=f"ingest-{command.ingestion.name}", daemon=True)
         self.clock, self.requests = clock, command.requests
         self._manager, self._command, self._after = manager, command, after
+        self.description = command.ingestion
         self.inbox = _inbox(command.ingestion)
         self._halt = threading.Event()
         self._lock = threading.Lock()
@@ -259,17 +260,13 @@ class _Ingestion(threading.Thread):
         self._uppers: dict[str, ShardFrontiers] = {}
         self._reported: dict[str, StorageResponse] = {}
 
-    @property
-    def description(self) -> IngestionDescription:
-        return self._command.ingestion
-
     def is_same(self, command: RunIngestion) -> bool:
         mine = self._command
         return self.is_alive() and (mine.ingestion, mine.term) == (command.ingestion, command.term)
 
     def writes(self, location: str) -> bool:
-        description = self._command.ingestion
-        return location in {description.remap_location, *(table.shard.location for table in description.tables)}
+        tables = (table.shard.location for table in self.description.tables)
+        return location in {self.description.remap_location, *tables}
 
     def stop(self) -> None:
         self._halt.set()
@@ -315,25 +312,24 @@ class _Ingestion(threading.Thread):
             except ShardMoved as error:
                 self._set_status("waiting", str(error))
             except BaseException as error:  # a Rust panic is no Exception; it is retried, too
-                LOG.warning("source %s: %s", self._command.ingestion.name, log_text(error))
+                LOG.warning("source %s: %s", self.description.name, log_text(error))
                 self._fail(public_text_with_type(error))
                 failures = 1 if self._ticked else failures + 1
             self._halt.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S)) - 1] if failures else 0.1)
 
     def _ingest(self) -> None:
         """Recovers, then ticks until stopped. Raises every failure."""
-        description = self._command.ingestion
-        source = self._source = self._manager.source_for(description, self.inbox)
+        source = self._source = self._manager.source_for(self.description, self.inbox)
         try:
             if self._halt.is_set():
                 return  # `interrupt` may have found no source
             shards, term = self._manager.shards, self._command.term
-            self._tick_until_halt(source, Ingester(description, term, source, shards, self._leftovers))
+            self._tick_until_halt(source, Ingester(self.description, term, source, shards, self._leftovers))
         finally:
             source.close()
 
     def _tick_until_halt(self, source: Source, ingester: Ingester) -> None:
-        description = self._command.ingestion
+        tick_ms = self.description.tick_ms
         self._errors.begin()
         ingester.recover()
         self._observe(ingester)
@@ -342,8 +338,8 @@ class _Ingestion(threading.Thread):
             if source.retries() and monotonic() > retry_at:
                 return  # the ingestion begins again, and asks whether the tables can go on
             source.ask(self.requests)
-            time = tick_at(wall_clock_ms(), description.tick_ms)
-            bound, pause = self.clock.bound(), self._until_next(description.tick_ms)
+            time = tick_at(wall_clock_ms(), tick_ms)
+            bound, pause = self.clock.bound(), self._until_next(tick_ms)
             if time > bound:
                 self._set_status(
                     "waiting",
@@ -359,7 +355,7 @@ class _Ingestion(threading.Thread):
                 self._observe(ingester)
                 self._report(source, ingester)
                 self._maintain(ingester)
-                pause = self._until_next(description.tick_ms)
+                pause = self._until_next(tick_ms)
             self._halt.wait(pause)
 
     def _report(self, source: Source, ingester: Ingester) -> None:
@@ -369,7 +365,7 @@ class _Ingestion(threading.Thread):
         tables = table_reports(ingester.table_shards(), source.progress(), stopped, self._errors)
         text = "; ".join(stopped.values())[:MESSAGE_LENGTH_MAX]
         status = IngestionStatus(
-            self._command.ingestion.id,
+            self.description.id,
             "stopped" if text else "running",
             self._manager.secrets.scrub(text or source.warning()),
             dict(source.counters()),
@@ -383,7 +379,7 @@ class _Ingestion(threading.Thread):
     def _fail(self, message: str) -> None:
         """The whole source failed: every table of it, however far it is."""
         text = self._manager.secrets.scrub(message)[:MESSAGE_LENGTH_MAX]
-        names = [table.table.name for table in self._command.ingestion.tables]
+        names = [table.table.name for table in self.description.tables]
         self._errors.failed(names, text, Time(wall_clock_ms()))
         with self._lock:
             known = {table.table: table for table in self._status.tables}
