@@ -30,7 +30,7 @@ from tidemark_persist import DIFF, Shard, StagedFile, consolidate, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
-from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
+from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.successors import dead_letters
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.bindings import BOUND, STAGED, BindingRow, parse, staged_row
@@ -55,6 +55,7 @@ from tidemark_replica.values.failure_text import public_text_with_type
 LOG = logging.getLogger(__name__)
 REQUESTS_PER_TICK = 16
 _Key = tuple[str, str]
+Place = tuple[IngestedTable, Shard]
 
 
 class _Refused(Exception):
@@ -166,8 +167,7 @@ class FileRequests:
     ) -> None:
         """Adds the rows of one table to the change. `of_tick`: the changes of this tick, with this one."""
         request, rereads = change.request, change.request.action == REREAD
-        places = self._find(table), self._find(dead_letters(table))
-        job = _Job(self._session, self._tables.specs[table], self._stores[table], change.time, *places)
+        job = self._job(table, change.time)
         change.rows += self.forgotten(table, request.file)
         mark = bound
         if bound is not None:
@@ -196,68 +196,62 @@ class FileRequests:
         same = pc.and_(pc.equal(rows.column("table"), table), pc.equal(rows.column("file"), file))
         return next((row.file for row in parse(rows.filter(same)) if row.diff > 0), None)
 
-    def _find(self, table: str) -> tuple[IngestedTable, Shard] | None:
+    def _job(self, table: str, time: Time) -> _Job:
+        spec, found, dead = self._tables.specs[table], self._find(table), self._find(dead_letters(table))
+        if found is None or spec.columns is None:
+            raise _Refused(f"NO_SUCH_TABLE: table {spec.name} is not ingested")
+        places = (found[0].shard.location, dead[0].shard.location if dead else None)
+        function = StageRows(spec.columns, time, *places, set_aside=spec.on_bad_record == "deadLetter")
+        return _Job(self._session, spec, self._stores[table], function, found, dead)
+
+    def _find(self, table: str) -> Place | None:
         assert self._shards is not None
         return next((found for found in self._shards.tables if found[0].table.name == table), None)
 
 
-class _Job:
+@dataclass(frozen=True)
+class _Job(FileStaging):
     """Stages updates of one table and its dead letters, at one time."""
 
-    def __init__(
-        self,
-        session: SparkSession,
-        spec: FilesTable,
-        store: FileStore,
-        time: Time,
-        table: tuple[IngestedTable, Shard] | None,
-        dead: tuple[IngestedTable, Shard] | None,
-    ) -> None:
-        if table is None or spec.columns is None:
-            raise _Refused(f"NO_SUCH_TABLE: table {spec.name} is not ingested")
-        self._spec, self._store = spec, store
-        self._table, self._dead = table, dead
-        places = (table[0].shard.location, dead[0].shard.location if dead else None)
-        self._function = StageRows(spec.columns, time, *places, set_aside=spec.on_bad_record == "deadLetter")
-        self._staging = FileStaging(session, spec, store, self._function)
+    place: Place
+    dead: Place | None
 
     def rows_of(self, staged: StagedRows) -> list[BindingRow]:
         """The rows of the binding that name the staged files."""
-        of_dead = [staged_row(dead_letters(self._spec.name), file) for file in staged.dead_letters]
-        return [*(staged_row(self._spec.name, file) for file in staged.table), *of_dead]
+        of_dead = [staged_row(dead_letters(self.table.name), file) for file in staged.dead_letters]
+        return [*(staged_row(self.table.name, file) for file in staged.table), *of_dead]
 
     def read_new(self, name: str) -> tuple[FileVersion, StagedRows]:
         """Stages what the file holds now. Raises _Refused where it cannot be read as a whole."""
-        store = self._store
-        new = store.version_of(name)
+        new = self.store.version_of(name)
         if new is None:
             raise _Refused(f"FILE_MISSING: there is no file {name} to read; release the one that was read")
-        if not store.is_complete(name, self._spec.format, compression_of(self._spec, name)):
+        if not self.store.is_complete(name, self.table.format, compression_of(self.table, name)):
             raise _Refused(f"INCOMPLETE: file {name} looks half written; ask again when it is complete")
-        code = checks.file_problem(self._spec, self._store, self._function.columns, new)
-        staged = self._staging.stage([new]) if not code else StagedRows()
+        code = checks.file_problem(self.table, self.store, self.function.columns, new)
+        staged = self.stage([new]) if not code else StagedRows()
         if code := code or staged.problems.get(name):
             raise _Refused(f"{code}: file {name} still cannot be read; mend it, and ask again")
-        if checks.has_changed(self._store, new):
+        if checks.has_changed(self.store, new):
             raise _Refused(f"FILE_CHANGED: file {name} changed while it was read; ask again")
         return new, staged
 
     def check_key(self, rows: Iterable[BindingRow]) -> None:
         """Raises _Refused where the staged files that the rows name would violate the table's primary key."""
-        key = self._spec.primary_key
-        staged = [row.staged() for row in rows if (row.table, row.kind) == (self._spec.name, STAGED)]
-        violation = key_violation(self._table[1], key, staged) if key else None
+        key = self.table.primary_key
+        staged = [row.staged() for row in rows if (row.table, row.kind) == (self.table.name, STAGED)]
+        violation = key_violation(self.place[1], key, staged) if key else None
         if violation is not None:
-            LOG.warning("table %s: a request is refused: %s", self._spec.name, violation.log_text)
+            LOG.warning("table %s: a request is refused: %s", self.table.name, violation.log_text)
             advice = f"{KEY_IN_LOG}; release the file that has it, or mend this one"
             raise _Refused(f"{KEY_VIOLATED}: {violation.text}; {advice}")
 
     def retract(self, bound: FileVersion) -> StagedRows:
         """Stages the retraction of all that the bound version gave. Raises _Refused where that is not known any
         more."""
-        counted = errors_in_table(self._table[1]).items()
+        counted = errors_in_table(self.place[1]).items()
         errors = {text: count for text, count in counted if json.loads(text).get("expression") == bound.name}
-        letters = consolidate(letters_of_file(self._dead[1], bound.name)) if self._dead is not None else None
+        letters = consolidate(letters_of_file(self.dead[1], bound.name)) if self.dead is not None else None
         codes = {error_code(text) for text in errors}
         codes |= {letter_code(record) for record in (letters.column("record").to_pylist() if letters else ())}
         if DEAD_LETTERS_LOST in codes:
@@ -267,13 +261,13 @@ class _Job:
             done = self._retract_rows(bound)
         if errors:
             diffs = pa.array([-count for count in errors.values()], pa.int64())
-            rows = self._function.error_rows(pa.array(list(errors), pa.string()), diffs)
-            self._add(done.table, self._table, rows)
-        if letters is not None and letters.num_rows and self._dead is not None:
-            self._refuse_append_only(self._dead, bound.name)
+            rows = self.function.error_rows(pa.array(list(errors), pa.string()), diffs)
+            self._add(done.table, self.place, rows)
+        if letters is not None and letters.num_rows and self.dead is not None:
+            self._refuse_append_only(self.dead, bound.name)
             negative = pc.negate(letters.column(DIFF)).combine_chunks()
             batch = letters.select(["file", "record"]).combine_chunks().to_batches()[0]
-            self._add(done.dead_letters, self._dead, self._function.stamped(batch, diffs=negative))
+            self._add(done.dead_letters, self.dead, self.function.stamped(batch, diffs=negative))
         return done
 
     def _retract_rows(self, bound: FileVersion) -> StagedRows:
@@ -281,20 +275,20 @@ class _Job:
             f"FILE_CHANGED: file {bound.name} is gone, or is another than was read, so its rows are not known any "
             "more; put back what was read, with its time of modification"
         )
-        if checks.file_problem(self._spec, self._store, self._function.columns, bound):
+        if checks.file_problem(self.table, self.store, self.function.columns, bound):
             raise _Refused(changed)
-        staged = replace(self._staging, function=self._function.retracting()).stage([bound])
-        if staged.problems or checks.has_changed(self._store, bound):
+        staged = replace(self, function=self.function.retracting()).stage([bound])
+        if staged.problems or checks.has_changed(self.store, bound):
             raise _Refused(changed)
         if staged.table:
-            self._refuse_append_only(self._table, bound.name)
+            self._refuse_append_only(self.place, bound.name)
         return StagedRows(staged.table)
 
-    def _add(self, to: list[StagedFile], table: tuple[IngestedTable, Shard], rows: pa.RecordBatch) -> None:
+    def _add(self, to: list[StagedFile], table: Place, rows: pa.RecordBatch) -> None:
         if file := write_staged(table[0].shard.location, [rows], schema=table[1].schema):
             to.append(file)
 
-    def _refuse_append_only(self, table: tuple[IngestedTable, Shard], name: str) -> None:
+    def _refuse_append_only(self, table: Place, name: str) -> None:
         """Dataflows rely on it that no row of such a table is taken back."""
         if table[0].table.monotonic:
             raise _Refused(

@@ -29,7 +29,7 @@ from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_op
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
 from tidemark_replica.storage.files.streamed.pieces import pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
-from tidemark_replica.storage.files.streamed.text_pieces import read_pieces
+from tidemark_replica.storage.files.streamed.text_pieces import ReadLines, read_pieces
 from tidemark_replica.storage.keyed_rows.unique import key_columns
 from tidemark_replica.values.arrow_types import sql_type
 
@@ -154,7 +154,7 @@ def _inferred_frame(session: SparkSession, table: FilesTable, store: FileStore, 
     for option in table.options:
         reader = reader.option(option.name, option.value)
     report = ProblemReport(session)
-    frame = read_pieces(session, reader, table, store, pieces_of(table, [file]), None, report)
+    frame = read_pieces(session, reader, ReadLines(table, store, pieces_of(table, [file]), None, report))
     if code := report.take().get(file.name):
         raise _no_schema(table, file, code)
     return frame

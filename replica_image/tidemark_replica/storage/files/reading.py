@@ -39,7 +39,7 @@ from tidemark_replica.storage.files.streamed.lines import NotText
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_rows
 from tidemark_replica.storage.files.streamed.pieces import FilePiece, pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
-from tidemark_replica.storage.files.streamed.text_pieces import numbers, read_pieces
+from tidemark_replica.storage.files.streamed.text_pieces import ReadLines, numbers, read_pieces
 from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.error_text import error_text
@@ -285,7 +285,7 @@ class FileStaging:
         header."""
         columns = self.function.columns
         reader = text_reader(self.session, self.table).option("header", "false").schema(_text_ddl(columns, header))
-        rows = read_pieces(self.session, reader, self.table, self.store, pieces, header, report)
+        rows = read_pieces(self.session, reader, ReadLines(self.table, self.store, pieces, header, report))
         return rows.selectExpr(*_selected(columns, header), f"`{CORRUPT}`", f"spark_partition_id() AS `{FILE}`")
 
     def _numbered(self, pieces: Sequence[FilePiece]) -> StageRows:

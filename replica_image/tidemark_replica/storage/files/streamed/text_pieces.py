@@ -64,18 +64,10 @@ def _without_blank(found: pa.StringArray) -> pa.StringArray:
     return found.filter(pc.match_substring_regex(found, pattern=r"[^\x00-\x20]"))
 
 
-def read_pieces(
-    session: SparkSession,
-    reader: DataFrameReader,
-    table: FilesTable,
-    store: FileStore,
-    pieces: tuple[FilePiece, ...],
-    header: tuple[str, ...] | None,
-    report: ProblemReport,
-) -> DataFrame:
-    """The rows of the pieces as the reader parses them. Partition i of the frame has the rows of piece i."""
-    texts = numbers(session, pieces).mapInArrow(ReadLines(table, store, pieces, header, report), "value string")
-    return reader.csv(texts) if table.format == "csv" else reader.json(texts)
+def read_pieces(session: SparkSession, reader: DataFrameReader, lines: ReadLines) -> DataFrame:
+    """The rows of the lines as the reader parses them. Partition i of the frame has the rows of piece i."""
+    texts = numbers(session, lines.pieces).mapInArrow(lines, "value string")
+    return reader.csv(texts) if lines.table.format == "csv" else reader.json(texts)
 
 
 def numbers(session: SparkSession, pieces: tuple[FilePiece, ...]) -> DataFrame:
