@@ -75,18 +75,10 @@ def staged_files(binding: pa.Table, tables: Iterable[IngestedTable]) -> dict[Glo
     Raises:
         InvalidStagedFile: a file is too old to be committed, and gone.
     """
-    named: dict[str, list[tuple[int, StagedFile]]] = {}
-    for table, entry, value, diff in _rows(binding):
-        if diff > 0 and entry.startswith(_STAGED):
-            file = int(entry.removeprefix(_STAGED)), StagedFile.from_json(value)
-            named.setdefault(table, []).append(file)
-    return {
-        table.id: [
-            restaged(table.shard.location, file)
-            for _, file in sorted(named.get(table.table.name, []), key=lambda numbered: numbered[0])
-        ]
-        for table in tables
-    }
+    named: dict[str, list[StagedFile]] = {}
+    for _, table, file in sorted(_staged(binding), key=lambda staged: staged[0]):
+        named.setdefault(table, []).append(file)
+    return {t.id: [restaged(t.shard.location, file) for file in named.get(t.table.name, [])] for t in tables}
 
 
 def files_beside(binding: pa.Table, shards: Mapping[str, Shard]) -> list[tuple[Shard, StagedFile]]:
@@ -94,11 +86,14 @@ def files_beside(binding: pa.Table, shards: Mapping[str, Shard]) -> list[tuple[S
     the tables' names."""
     if binding.schema.names[: len(REMAP_SCHEMA)] != REMAP_SCHEMA.names:
         return []
-    return [
-        (shards[table], StagedFile.from_json(value))
-        for table, entry, value, diff in _rows(binding)
-        if diff > 0 and entry.startswith(_STAGED) and table in shards
-    ]
+    return [(shards[table], file) for _, table, file in _staged(binding) if table in shards]
+
+
+def _staged(binding: pa.Table) -> Iterator[tuple[int, str, StagedFile]]:
+    """The data files that the binding names: their numbers, their tables and they themselves."""
+    for table, entry, value, diff in _rows(binding):
+        if diff > 0 and entry.startswith(_STAGED):
+            yield int(entry.removeprefix(_STAGED)), table, StagedFile.from_json(value)
 
 
 def _rows(binding: pa.Table) -> Iterator[tuple[str, str, str, int]]:

@@ -69,11 +69,11 @@ def _csv(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> Iterat
             pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not single),
             convert,
         )
-        place = _Places(reader.schema.names, table, needed)
+        places = _positions(reader.schema.names, table, needed)
         first = 1
         for batch in reader:
             for piece in _slices(batch):
-                texts = [piece.column(at) if at is not None else None for at in place.positions]
+                texts = [piece.column(at) if at is not None else None for at in places]
                 yield _batch(table.columns, texts, piece.num_rows, first, column_of_text)
                 first += piece.num_rows
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
@@ -181,25 +181,20 @@ def _parquet(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> It
     try:
         limits = {"thrift_string_size_limit": _FOOTER_BYTES_MAX, "thrift_container_size_limit": _FOOTER_ENTRIES_MAX}
         with pq.ParquetFile(body, **limits) as file:
-            place = _Places(file.schema_arrow.names, table, needed)
-            _check_types(file.schema_arrow, table, place)
+            places = _positions(file.schema_arrow.names, table, needed)
+            for column, at in zip(table.columns, places, strict=True):
+                if at is not None and not _converts(file.schema_arrow.field(at).type, arrow_type(column.type)):
+                    what = f"{file.schema_arrow.field(at).type} in the file, {column.type} in the table"
+                    raise WriteRefused(MALFORMED, f"column {column.name} is {what}")
             for group in range(file.num_row_groups):
                 if file.metadata.row_group(group).total_byte_size > ROW_GROUP_BYTES_MAX:
                     raise WriteRefused(TOO_LARGE, f"row group {group} has more than {ROW_GROUP_BYTES_MAX} bytes")
-            wanted = [file.schema_arrow.names[at] for at in place.positions if at is not None]
+            wanted = [file.schema_arrow.names[at] for at in places if at is not None]
             for batch in file.iter_batches(BATCH_ROWS, columns=wanted, use_threads=False):
-                columns = [None if at is None else batch.column(file.schema_arrow.names[at]) for at in place.positions]
+                columns = [None if at is None else batch.column(file.schema_arrow.names[at]) for at in places]
                 yield _batch(table.columns, columns, batch.num_rows, 1, _cast)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise WriteRefused(MALFORMED, f"the Parquet file cannot be read: {_one_line(error)}") from None
-
-
-def _check_types(schema: pa.Schema, table: WrittenTable, place: _Places) -> None:
-    for column, at in zip(table.columns, place.positions, strict=True):
-        if at is not None and not _converts(schema.field(at).type, arrow_type(column.type)):
-            raise WriteRefused(
-                MALFORMED, f"column {column.name} is {schema.field(at).type} in the file, {column.type} in the table"
-            )
 
 
 def _converts(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -227,20 +222,18 @@ def _cast(values: pa.Array, column: Column, first_row: int) -> pa.Array:
         raise WriteRefused(MALFORMED, f"column {column.name}: {_one_line(error)}") from None
 
 
-class _Places:
-    """Where a file with named columns has the columns of the table: `positions`, None for one that it has not."""
-
-    def __init__(self, names: Sequence[str], table: WrittenTable, needed: frozenset[str]) -> None:
-        known = {column.name for column in table.columns}
-        if len(set(names)) < len(names):
-            raise WriteRefused(MALFORMED, "two columns of the body have one name")
-        for name in names:
-            if name not in known and table.unknown_fields == "refuse":
-                raise _unknown(name, "the body", table)
-        for name in sorted(needed - set(names)):
-            raise _missing(name)
-        at = {name: position for position, name in enumerate(names)}
-        self.positions = [at.get(column.name) for column in table.columns]
+def _positions(names: Sequence[str], table: WrittenTable, needed: frozenset[str]) -> list[int | None]:
+    """Where a file with named columns has the columns of the table; None for one that it has not."""
+    known = {column.name for column in table.columns}
+    if len(set(names)) < len(names):
+        raise WriteRefused(MALFORMED, "two columns of the body have one name")
+    for name in names:
+        if name not in known and table.unknown_fields == "refuse":
+            raise _unknown(name, "the body", table)
+    for name in sorted(needed - set(names)):
+        raise _missing(name)
+    at = {name: position for position, name in enumerate(names)}
+    return [at.get(column.name) for column in table.columns]
 
 
 def _unknown(name: str, where: str, table: WrittenTable) -> WriteRefused:

@@ -136,6 +136,8 @@ class Receiver:
 
     def receive(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
         """The call, once its body is complete. Raises WriteRefused, WriteNotPossible, and what `pieces` raises."""
+        if sum(len(each.parts) for each in (header, *header.others)) > PARTS_MAX:
+            raise WriteRefused(TOO_LARGE, f"a call has at most {PARTS_MAX} sections; divide it")
         return self._of_tables(header, pieces) if header.others else self._of_table(header, pieces)
 
     def _of_tables(self, header: WriteHeader, pieces: Iterable[bytes]) -> ReceivedWrite:
@@ -164,8 +166,6 @@ class Receiver:
             raise WriteRefused(BAD_REQUEST, "a call of several tables names each once, with the size of its body")
         if sum(each.size for each in headers) > limit:
             raise WriteRefused(TOO_LARGE, f"a call of several tables has at most {limit} bytes; divide it")
-        if sum(len(each.parts) for each in headers) > PARTS_MAX:
-            raise WriteRefused(TOO_LARGE, f"a call has at most {PARTS_MAX} sections; divide it")
 
     def _of_table(self, header: WriteHeader, pieces: Iterable[bytes], before: int = 0) -> ReceivedWrite:
         """Receive what the call writes to one table. `before`: of the decoded rows of its other tables, in bytes."""
@@ -194,9 +194,6 @@ class Receiver:
         table = self._tables.get(header.table)
         if table is None:
             raise WriteRefused(NO_SUCH_TABLE, f"no table {header.table!r:.80}: there are {', '.join(self._tables)}")
-        if len(header.parts) > PARTS_MAX:
-            why = f"a call has at most {PARTS_MAX} sections; divide it"
-            raise WriteRefused(TOO_LARGE, why)
         if header.parts and (header.operation or any(part.rows <= 0 for part in header.parts)):
             raise WriteRefused(BAD_REQUEST, "a call has one operation, or sections, each of some rows")
         for operation in header.operations:
