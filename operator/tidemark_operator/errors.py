@@ -38,11 +38,12 @@ class OperatorError(Exception):
 
 
 class Waiting(OperatorError):
-    """The object waits. `reason` (CamelCase) and the message become a condition; no fault is reported."""
+    """The object waits. `reason` (CamelCase) and the message become a condition; no fault is reported. `brief`: the
+    message for callers who may not get its ComputeInstance, where they are not to read all of it."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, brief: str = "") -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.brief = reason, brief or message
 
 
 class Rejected(OperatorError):

@@ -17,6 +17,7 @@ from tests.handlers.revisions.test_superseded_revision_replan import VIEW, Edite
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.auth.access import FullAccess
 from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.explain import explain_replan
 from tidemark_operator.handlers.revisions.revision_ends import note_ends
@@ -104,7 +105,7 @@ class Asked(Edited):
         self.harness.cache.put(self.state.key, self.body(SQL))
         admission = PlannerAdmission(planner_queue())
         try:
-            plan, same = await explain_replan(PlanAsker(self.harness.context, admission, "anne", "ns"), "d")
+            plan, same = await explain_replan(PlanAsker(self.harness.context, admission, FullAccess(), "ns"), "d")
         except QueryRefused as refused:
             return str(refused)
         return next(iter(plan.notes), "the same" if same else "another")

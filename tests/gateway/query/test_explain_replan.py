@@ -20,6 +20,7 @@ from tidemark_operator.controller.reports.recomputation import Recomputation, gi
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.auth.access import FullAccess
 from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -116,7 +117,7 @@ def test_explain_notes_row_counts_that_are_no_longer_true(
 ) -> None:
     context, admission = made()
     with_counts(context, then, now, inputs)
-    plan = asyncio.run(explain(PlanAsker(context, admission, "anne", "ns"), "d"))
+    plan = asyncio.run(explain(PlanAsker(context, admission, FullAccess(), "ns"), "d"))
 
     if note is None:
         assert plan.notes == ()
@@ -130,7 +131,7 @@ def test_explain_notes_row_counts_that_are_no_longer_true(
 def test_explain_notes_row_counts_where_an_aggregate_might_go_before_a_join() -> None:
     context, admission = made()
     with_counts(context, 1024, 1 << 23, through=grouped)
-    plan = asyncio.run(explain(PlanAsker(context, admission, "anne", "ns"), "d"))
+    plan = asyncio.run(explain(PlanAsker(context, admission, FullAccess(), "ns"), "d"))
 
     assert plan.notes[0] == "planned when s.a had about 1,024 rows; it has about 8,388,608 now"
 
@@ -146,7 +147,7 @@ def test_explain_notes_the_last_recomputation_of_each_replica() -> None:
     ]
     collections = [SimpleNamespace(computing=computing)]
     cast(Any, context).running = lambda *_: SimpleNamespace(collections_of=lambda _: collections)
-    plan = asyncio.run(explain(PlanAsker(context, admission, "anne", "ns"), "d"))
+    plan = asyncio.run(explain(PlanAsker(context, admission, FullAccess(), "ns"), "d"))
     assert plan.notes == (f"on replica r1 3 times, last {done}", f"on replica r2 {why}")
 
 
@@ -179,7 +180,7 @@ def test_an_analyzed_plan_has_what_each_replica_reports() -> None:
         SimpleNamespace(id="other", computing=[("r9", told)]),
     ]
     cast(Any, context).running = lambda *_: SimpleNamespace(collections_of=lambda _: collections)
-    plan = asyncio.run(explain(PlanAsker(context, admission, "anne", "ns"), "d", analyze=True))
+    plan = asyncio.run(explain(PlanAsker(context, admission, FullAccess(), "ns"), "d", analyze=True))
 
     lines = plan.text().splitlines()
     at = next(at for at, line in enumerate(lines) if line.strip().startswith("Join"))
@@ -197,20 +198,20 @@ def test_an_analyzed_plan_has_what_each_replica_reports() -> None:
     (joined,) = json.loads(plan.json())["objects"][0]["plan"]["inputs"]
     assert joined["measured"] == [measured]
     assert "<br/>on r1 join holds 4,096 rows" in plan.mermaid()
-    assert "on r1" not in asyncio.run(explain(PlanAsker(context, admission, "anne", "ns"), "d")).text()
+    assert "on r1" not in asyncio.run(explain(PlanAsker(context, admission, FullAccess(), "ns"), "d")).text()
 
 
 def test_nothing_is_analyzed_where_no_replica_computes() -> None:
     context, admission = made()
     with_counts(context, 1024, 1024)
-    plan = asyncio.run(explain(PlanAsker(context, admission, "anne", "ns"), "d", analyze=True))
+    plan = asyncio.run(explain(PlanAsker(context, admission, FullAccess(), "ns"), "d", analyze=True))
     assert plan.notes == ("no replica computes this plan now",)
     with pytest.raises(QueryRefused, match="no replica runs it"):
-        asyncio.run(explain(PlanAsker(context, admission, "anne", "ns"), "SELECT a FROM s.a", analyze=True))
+        asyncio.run(explain(PlanAsker(context, admission, FullAccess(), "ns"), "SELECT a FROM s.a", analyze=True))
 
 
 def ask(context: ReconcileContext, admission: PlannerAdmission, name: str = "d") -> tuple[ExplainedPlan, bool]:
-    return asyncio.run(explain_replan(PlanAsker(context, admission, "anne", "ns"), name))
+    return asyncio.run(explain_replan(PlanAsker(context, admission, FullAccess(), "ns"), name))
 
 
 def test_must_a_dry_replan_is_planned_with_the_row_counts_of_now() -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tests.gateway.admission.test_planner_admission import context_of
+from tests.gateway.auth.test_rights import Caller
 from tests.gateway.registries import ROW, add_dataflow
 from tests.protocol.samples import A
 from tidemark_operator.catalogue.dataflow_state import RevisionSet
 from tidemark_operator.errors import DefinitionRefused, QueryRefused, StatementRefused
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.auth.access import Access, FullAccess
 from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.unapplied import explain_manifests
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -29,6 +32,7 @@ from tidemark_protocol.plan.expr import ColumnRef
 from tidemark_protocol.plan.lir import Get
 
 SA = GlobalId("s.a")
+ANYBODY = FullAccess()
 
 
 class Planner:
@@ -64,10 +68,10 @@ def manifest(name: str, sql: str, kind: str = "index", **more: Any) -> dict[str,
     return {"metadata": {"name": name}, "spec": {"instance": "default", "sql": sql, kind: {}, **more}}
 
 
-def explained(context: ReconcileContext, *manifests: Any) -> dict[str, ExplainedPlan]:
+def explained(context: ReconcileContext, *manifests: Any, access: Access = ANYBODY) -> dict[str, ExplainedPlan]:
     admission = PlannerAdmission(planner_queue())
     texts = [json.dumps(each) for each in manifests]
-    return dict(asyncio.run(explain_manifests(PlanAsker(context, admission, "anne", "ns"), texts)))
+    return dict(asyncio.run(explain_manifests(PlanAsker(context, admission, access, "ns"), texts)))
 
 
 @pytest.mark.parametrize("kind", ["index", "materializedView"])
@@ -169,6 +173,28 @@ def test_an_edit_that_ends_a_circle_may_stand_behind_what_it_allows(order: str) 
     a = {"instance": "default", "views": [{"name": "a", "sql": "s.a"}], "exports": exports}
     given = {"a": {"metadata": {"name": "a"}, "spec": a}, "b": manifest("b", "a.e")}
     assert list(explained(context, *(given[name] for name in order))) == list(order)
+
+
+def test_the_fields_of_an_instance_are_shown_to_those_who_may_get_it() -> None:
+    """The caller may list Dataflows, which shows no ComputeInstance."""
+    context, _ = made()
+    instance = SimpleNamespace(publish_locations=("/lake/secret",))
+    running = SimpleNamespace(config=SimpleNamespace(storage_location="/data"))
+    cast(Any, context).instance, cast(Any, context).running = lambda *_: instance, lambda *_: running
+    view = manifest("v", "s.a")
+    view["spec"] |= {"materializedView": {"publish": {"location": "/elsewhere/v"}}}
+    del view["spec"]["index"]
+    refusal = (
+        "Dataflow v would wait (LocationNotAllowed): location /elsewhere/v is not allowed: ComputeInstance default"
+    )
+    may_get = Caller("get computeinstances default in namespace ns")
+    for access, told in (
+        (Caller(), "does not list a place for it"),
+        (may_get, "allows those below /lake/secret"),
+        (ANYBODY, "allows those below /lake/secret"),
+    ):
+        (note,) = explained(context, view, access=access)["v"].notes
+        assert note == f"{refusal} {told} (publish.locations)"
 
 
 def test_a_chain_is_planned_twice_at_most() -> None:

@@ -5,6 +5,7 @@
         a token for our audience            TokenReview ──► a user of the cluster
         a login by password                 ServiceAccount, Secret ──► the same (password_logins.py); never over HTTP
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
+                                                                    for an instance's fields, get computeinstances;
                                                                     for copies, create dataflows/copies besides;
                                                                     to let files go, update datasources/files;
                                                                     to insert, change or delete rows, create, update
@@ -34,7 +35,7 @@ from tidemark_operator.errors import OperatorError, QueryRefused
 from tidemark_operator.gateway.auth import client_certificates
 from tidemark_operator.gateway.auth.password_logins import PasswordLogins
 from tidemark_operator.gateway.auth.recent_answers import RecentAnswers
-from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, ApiError, Resource
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.wire.password_login import PasswordLogin, decode, is_login
@@ -75,6 +76,14 @@ class Access(ABC):
     async def check_objects(self, namespace: str) -> None:
         """Check the right to list Dataflows and DataSources: their state, not their rows. Raises as `check`."""
         await self.check(*(Action("list", r.group, r.plural, namespace) for r in _RESOURCES.values()))
+
+    async def sees_instance(self, namespace: str, name: str) -> bool:
+        """Whether the caller may get the ComputeInstance, and so read its fields. Raises ReviewUnavailable."""
+        try:
+            await self.check(Action("get", INSTANCES.group, INSTANCES.plural, namespace, name))
+        except Forbidden:
+            return False
+        return True
 
     async def check_rows(self, namespace: str, of: Iterable[Parent]) -> None:
         """Check the right to read the rows of these objects. Raises as `check`."""

@@ -15,6 +15,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.errors import QueryRefused, Rejected, Waiting
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.as_of_selection import check_beginning
 from tidemark_operator.handlers.revisions.plan_revision import check_cycle, check_published, is_served, named_as
@@ -51,18 +52,18 @@ class PlanAsker:
 
     context: ReconcileContext
     admission: PlannerAdmission
-    caller: str
+    access: Access
     namespace: str
 
     async def plan(self, request: PlanRequest, *doing: str) -> Planned | Refused:
         """The planner's answer. `doing`: what its failures are remembered by, beside the SQL. Raises TooMany,
         PlannerUnavailable."""
         text, ask = " ".join((*doing, *(view.sql for view in request.views))), self.context.planner.plan
-        return await self.admission.plan(self.caller, self.namespace, text, partial(ask, request, patient=True))
+        return await self.admission.plan(self.access.caller, self.namespace, text, partial(ask, request, patient=True))
 
 
-def draft_of(
-    context: ReconcileContext,
+async def draft_of(
+    asker: PlanAsker,
     dataflow: Dataflow,
     state: DataflowState,
     planned: Planned,
@@ -75,12 +76,13 @@ def draft_of(
 ) -> DraftPlan:
     """The planner's answer as the Dataflow that it would be. `reading`: the Dataflows as the plan reads them;
     `dataflows`: as they are. `doing`: what would be refused or wait. `begins`: whether all that it reads exists, so
-    that its beginning can be checked.
+    that its beginning can be checked. The fields of its ComputeInstance are in no note for a caller who may not get this.
 
     Raises:
         QueryRefused: a revision of it would be refused.
+        ReviewUnavailable: the caller's right cannot be checked.
     """
-    namespace = state.key.namespace
+    context, namespace = asker.context, state.key.namespace
     running, notes = context.running(namespace, dataflow.instance), list[str]()
     reads = parents(context.registry.sources(namespace), reading, planned.references)
     try:
@@ -93,14 +95,15 @@ def draft_of(
             try:
                 published = published_locations(context, state, dataflow, running.config.storage_location)
             except Waiting as waiting:
-                notes.append(_would_wait(doing, waiting))
+                told = waiting.brief == str(waiting) or await asker.access.sees_instance(namespace, dataflow.instance)
+                notes.append(_would_wait(doing, waiting.reason, str(waiting) if told else waiting.brief))
         description, identity = describe(named_as(state, dataflow, published), planned, _shards(state, planned))
         same = None if notes and dataflow.publishes else is_served(state, identity)
         if running is not None and begins and not notes and not same:
             try:
                 check_beginning(running, context.registry, state, description)
             except Waiting as waiting:
-                notes.append(_would_wait(doing, waiting))
+                notes.append(_would_wait(doing, waiting.reason, str(waiting)))
     except Rejected as rejected:
         raise QueryRefused(f"{doing} would be refused ({rejected.reason}): {rejected}") from None
     explained = explain_dataflow(description, columns_of_indexes(request.catalogue), rows_of(request.catalogue))
@@ -108,8 +111,8 @@ def draft_of(
     return DraftPlan(explained, same, description, identity, planned.exports, reads)
 
 
-def _would_wait(doing: str, waiting: Waiting) -> str:
-    return f"{doing} would wait ({waiting.reason}): {waiting}"
+def _would_wait(doing: str, reason: str, text: str) -> str:
+    return f"{doing} would wait ({reason}): {text}"
 
 
 def _shards(state: DataflowState, planned: Planned) -> dict[str, ShardMetadata]:

@@ -64,6 +64,7 @@ async def explain_replan(asker: PlanAsker, name: str) -> tuple[ExplainedPlan, bo
         QueryRefused: as `explain`, or the manifest is refused, or its instance does not run, or the revision could not
             begin.
         TooMany, PlannerUnavailable: as `explain`.
+        ReviewUnavailable: a right of the caller cannot be checked.
     """
     context, namespace = asker.context, asker.namespace
     state, revision = _planned(context, namespace, name)
@@ -83,7 +84,8 @@ async def explain_replan(asker: PlanAsker, name: str) -> tuple[ExplainedPlan, bo
     planned = await asker.plan(request, "replan", request.dataflow)
     if isinstance(planned, Refused):
         raise _replan_refusal(dataflow, planned)
-    draft = draft_of(context, dataflow, state, planned, request, reading=view, dataflows=dataflows, doing="replan")
+    given = asker, dataflow, state, planned, request
+    draft = await draft_of(*given, reading=view, dataflows=dataflows, doing="replan")
     return draft.explained, bool(draft.same)
 
 

@@ -52,6 +52,7 @@ async def explain_manifests(asker: PlanAsker, manifests: Sequence[str]) -> list[
     Raises:
         QueryRefused: a manifest cannot be read, or its Dataflow would be refused, or would wait for its inputs.
         TooMany, PlannerUnavailable: the planner has too many statements, or does not answer.
+        ReviewUnavailable: a right of the caller cannot be checked.
     """
     if len(manifests) > MAX_MANIFESTS:
         raise QueryRefused(f"{len(manifests)} Dataflows are explained at once, more than the limit of {MAX_MANIFESTS}")
@@ -91,7 +92,7 @@ async def explain_definition(asker: PlanAsker, request: Any) -> ExplainedPlan:
 
     Raises:
         DefinitionRefused, StatementRefused: it cannot be as asked.
-        QueryRefused, TooMany, PlannerUnavailable: as `explain_manifests`.
+        QueryRefused, TooMany, PlannerUnavailable, ReviewUnavailable: as `explain_manifests`.
     """
     definition, context, namespace = ExportDefinition.parse(request), asker.context, asker.namespace
     if definition.namespace != namespace:
@@ -118,7 +119,7 @@ async def explain_definition(asker: PlanAsker, request: Any) -> ExplainedPlan:
     planned, asked = await drafts.ask(dataflow)
     if isinstance(planned, Refused):
         raise refusal(planned)
-    return drafts.noted(dataflow, drafts.draft(dataflow, planned, asked))
+    return drafts.noted(dataflow, await drafts.draft(dataflow, planned, asked))
 
 
 class _InputsMissing(StatementRefused):
@@ -144,7 +145,7 @@ class _Drafts:
         reads = parents(self._context.registry.sources(self._namespace), self._reading(dataflow), planned.references)
         if waits := {parent.name for parent in reads if parent.kind == DATAFLOWS.kind} & others:
             return waits  # first: it may be a circle with the other one as it is now
-        draft = self.draft(dataflow, planned, request)
+        draft = await self.draft(dataflow, planned, request)
         revision = DataflowRevision(draft.description, draft.exports, draft.reads, draft.identity, 0, "")
         mark = ActiveRevision("", 0, 0, "", revision)
         state = self._state(dataflow)
@@ -162,13 +163,13 @@ class _Drafts:
         request = plan_request(dataflow, sources, self._reading(dataflow), follows, rows)
         return await self._asker.plan(request, "apply", request.dataflow), request
 
-    def draft(self, dataflow: Dataflow, planned: Planned, request: PlanRequest) -> DraftPlan:
-        """The plan as it would be. Raises QueryRefused."""
+    async def draft(self, dataflow: Dataflow, planned: Planned, request: PlanRequest) -> DraftPlan:
+        """The plan as it would be. Raises QueryRefused, ReviewUnavailable."""
         reading, doing = self._reading(dataflow), f"Dataflow {dataflow.meta.name}"
         reads = {id for state in self._made.values() if state.active for id in state.active.revision.relations}
         begins = reads.isdisjoint(planned.references)
-        given = self._context, dataflow, self._state(dataflow), planned, request
-        return draft_of(*given, reading=reading, dataflows=self._with_made(), doing=doing, begins=begins)
+        given = self._asker, dataflow, self._state(dataflow), planned, request
+        return await draft_of(*given, reading=reading, dataflows=self._with_made(), doing=doing, begins=begins)
 
     def noted(self, dataflow: Dataflow, draft: DraftPlan) -> ExplainedPlan:
         """The plan, with a note on what applying it would change."""

@@ -226,7 +226,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             output = request.output or OUTPUTS[0]
             if output not in OUTPUTS:
                 raise QueryRefused(f"output {output!r:.40} is none of {', '.join(OUTPUTS)}")
-            asker = PlanAsker(self._context, self._limits.planner, access.caller, request.namespace)
+            asker = PlanAsker(self._context, self._limits.planner, access, request.namespace)
             if request.replan:
                 plan, same = await explain_replan(asker, request.subject)
                 replan = "same" if same else "other"

@@ -83,10 +83,9 @@ def _check_allowed(context: ReconcileContext, dataflow: Dataflow, location: str)
         raise Waiting(NOT_ALLOWED, f"location {location} is not allowed: {why}")
     if not _is_below(location, prefixes):
         allowed = f"allows those below {', '.join(prefixes)}" if prefixes else "allows none"
-        raise Waiting(
-            NOT_ALLOWED,
-            f"location {location} is not allowed: ComputeInstance {dataflow.instance} {allowed} (publish.locations)",
-        )
+        refusal = f"location {location} is not allowed: ComputeInstance {dataflow.instance}"
+        field = "(publish.locations)"
+        raise Waiting(NOT_ALLOWED, f"{refusal} {allowed} {field}", f"{refusal} does not list a place for it {field}")
 
 
 def _prefixes(context: ReconcileContext, namespace: str, name: str) -> tuple[str, ...] | None:
