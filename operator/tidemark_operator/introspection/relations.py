@@ -33,6 +33,7 @@ from types import MappingProxyType
 from tidemark_operator.catalogue.dataflow_state import name_of
 from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
+from tidemark_operator.controller.frontiers.lease_book import ClientLease
 from tidemark_operator.controller.reports.operator_costs import operator_channels, operator_costs
 from tidemark_operator.controller.reports.recomputation import FIELDS, KIND
 from tidemark_operator.controller.reports.step_histogram import step_histogram
@@ -100,13 +101,20 @@ def _peeks(context: ReconcileContext, namespace: str) -> Iterator[Row]:
             yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
 
 
-def _leases(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-    """The id of a lease is a secret of its client, so its beginning is shown alone."""
+def _leases(context: ReconcileContext, namespace: str, column_filter: ColumnFilter = NO_FILTER) -> Iterator[Row]:
+    """The id of a lease is a secret of its client, so its beginning is shown alone. The first three columns are looked
+    at before a row is made."""
     if (book := context.fleet.leases(namespace)) is None:
         return
     names = import_names(context.registry, namespace)
+    name, beginning, holder = map(column_filter.get, range(3))
+    ids = None if name is None else frozenset((GlobalId(name), *(id for id, known in names.items() if known == name)))
+
+    def is_shown(lease: ClientLease) -> bool:
+        return holder in (None, lease.caller) and beginning in (None, lease.id[:8])
+
     now = now_ms()
-    for held in book.relations(now):
+    for held in book.relations(now, ids, is_shown):
         lease, until = held.lease, now + held.ends_in_ms
         yield names.get(held.id, str(held.id)), lease.id[:8], lease.caller, lease.as_of, held.behind_ms, until
 
@@ -313,8 +321,13 @@ def is_introspection(id: GlobalId) -> bool:
     return id.startswith(f"{SCHEMA}.")
 
 
-def rows_of(context: ReconcileContext, namespace: str, name: str) -> Iterator[Row]:
-    """The rows of a relation other than `retained_tables`, as the operator knows them now."""
+def rows_of(
+    context: ReconcileContext, namespace: str, name: str, column_filter: ColumnFilter = NO_FILTER
+) -> Iterator[Row]:
+    """The rows of a relation other than `retained_tables`, as the operator knows them now. Rows that the filter
+    excludes may be among them."""
+    if name == relation_columns.LEASES:
+        return _leases(context, namespace, column_filter)
     return _READERS[name](context, namespace)
 
 
@@ -354,7 +367,8 @@ def read_rows(
     """The rows of `rows`, as Python values, for the id of an introspection relation. Raises QueryRefused."""
     name = id.removeprefix(f"{SCHEMA}.")
     columns, made, size = COLUMNS[name], list[Row](), 0
-    for row in map(_retained, stored) if id == RETAINED_TABLES else rows_of(context, namespace, name):
+    found = map(_retained, stored) if id == RETAINED_TABLES else rows_of(context, namespace, name, column_filter)
+    for row in found:
         if any(row[at] != text for at, text in column_filter.items()):
             continue
         size += row_bytes(row)

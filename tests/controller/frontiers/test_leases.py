@@ -245,6 +245,26 @@ def test_of_many_leases_the_earliest_one_counts() -> None:
     assert {held.lease.id for held in leased.leases.relations(leased.now)} == {"at 499", "at 455"}
 
 
+def test_the_leases_that_keep_a_relation_from_before_its_read_policy_are_counted() -> None:
+    """As the list of all of them says; those within the policy keep nothing."""
+    leased = Leased()
+    for as_of in (499, 440, 470):
+        leased.grant(as_of, f"at {as_of}")
+    leased.grant(450, "of the index alone", i=True)
+    leased.goes_on(480 + LAG)
+    listed = list(leased.leases.relations(leased.now))
+    for id, index, shard in ((INDEX, INDEX, None), (TABLE, None, SHARD.shard_id)):
+        behind = [held for held in listed if held.id == id and held.behind_ms]
+        kept = leased.leases.kept_behind(index, shard, leased.now)
+        assert kept is not None
+        furthest = max(behind, key=lambda held: held.behind_ms)
+        assert (kept.leases, kept.furthest, kept.behind_ms) == (len(behind), furthest.lease, furthest.behind_ms)
+        assert list(leased.leases.relations(leased.now, frozenset([id]))) == [h for h in listed if h.id == id]
+    leased.leases.end([held.lease.id for held in listed if held.behind_ms])
+    assert leased.leases.kept_behind(INDEX, None, leased.now) is None
+    assert leased.leases.kept_behind(GlobalId("other"), None, leased.now) is None
+
+
 def test_an_index_that_is_installed_again_is_held() -> None:
     """By the next maintenance, though nobody has renewed."""
     leased = Leased()

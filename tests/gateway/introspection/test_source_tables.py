@@ -112,7 +112,7 @@ def test_why_says_how_the_first_rows_of_its_kind_come(
     given = context()
     (state,) = given.registry.sources("ns")
     state.pinned = replace(PINNED, source=source)
-    found = why_snapshot.snapshot(given, "ns")
+    found = why_snapshot.RelationSnapshots(given, "ns")
 
     assert found["shop.orders"].runs == says
     assert found["shop.lines"].runs == "DataSource shop: on replica r1", "all its first rows are there"

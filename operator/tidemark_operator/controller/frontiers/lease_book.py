@@ -26,7 +26,7 @@ from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.shards import LEASED, ShardBook, TrackedShard
 from tidemark_operator.errors import QueryRefused, TimeNotReadable, TooMany
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.messages.commands import IndexTarget, ShardTarget
 
 LEASE_MS = 60_000
@@ -58,6 +58,16 @@ class LeasedRelation:
     id: GlobalId
     behind_ms: int
     ends_in_ms: int
+
+
+@dataclass(frozen=True)
+class KeptBehind:
+    """So many leases keep an index or a shard from before its read policy; the one that keeps it furthest, and how
+    far."""
+
+    leases: int
+    furthest: ClientLease
+    behind_ms: int
 
 
 @dataclass
@@ -169,18 +179,36 @@ class LeaseBook:
             if of.time is not None and self._obstacle(of.target, found, of.time, now_ms) is not None:
                 self._let_go(key, of, found, now_ms)
 
-    def relations(self, now_ms: int) -> Iterator[LeasedRelation]:
-        """The relations that each lease holds."""
-        now = self._clock()
+    def relations(
+        self, now_ms: int, ids: frozenset[GlobalId] | None = None, of: Callable[[ClientLease], bool] | None = None
+    ) -> Iterator[LeasedRelation]:
+        """The relations that each lease holds: those of `ids` and of such leases alone, where these are given. A
+        namespace may have 65,536, and each is looked at on the event loop."""
+        now, policies = self._clock(), dict[_TargetKey, Time | None]()
         for lease in self._leases.values():
-            for id, target in lease.targets.items():
-                behind_ms = self._behind_ms(self._find(target), lease.as_of, now_ms)
-                yield LeasedRelation(lease, id, behind_ms, max(lease.until_ms - now, 0))
+            if of is not None and not of(lease):
+                continue
+            ends_in_ms = max(lease.until_ms - now, 0)
+            for id, target in lease.targets.items() if ids is None else _those(lease.targets, ids):
+                if (key := _key(target)) not in policies:
+                    policies[key] = self._policy_time(target, now_ms)
+                yield LeasedRelation(lease, id, _behind_ms(policies[key], lease.as_of), ends_in_ms)
+
+    def kept_behind(self, index: GlobalId | None, shard: ShardId | None, now_ms: int) -> KeptBehind | None:
+        """The leases that keep a relation from before its read policy: that of a shard, or of an index without one;
+        None: no lease does."""
+        of = self._held.get((IndexTarget, index or "") if shard is None else (ShardTarget, shard))
+        policy = None if of is None else self._policy_time(of.target, now_ms)
+        if of is None or policy is None:
+            return None
+        behind = [lease for lease in of.leases.values() if lease.as_of < policy]
+        furthest = min(behind, key=lambda lease: lease.as_of, default=None)
+        return None if furthest is None else KeptBehind(len(behind), furthest, policy - furthest.as_of)
 
     def furthest_behind_ms(self, now_ms: int) -> int:
         """The most milliseconds behind its read policy that a relation is kept."""
-        held = ((self._find(of.target), of.time) for of in self._held.values())
-        return max((self._behind_ms(found, time, now_ms) for found, time in held if time is not None), default=0)
+        held = ((of.target, of.time) for of in self._held.values() if of.time is not None)
+        return max((_behind_ms(self._policy_time(target, now_ms), time) for target, time in held), default=0)
 
     def _check(self, id: str, caller: str, known: ClientLease | None) -> None:
         if not 0 < len(id) <= MAX_ID_CHARACTERS:
@@ -208,13 +236,13 @@ class LeaseBook:
             return f"{target.id} was deleted or replaced"
         if not since.less_equal(as_of):
             return f"{target.id} can be read from {since} on"
-        if (behind := self._behind_ms(found, as_of, now_ms)) > self.most_ms:
+        if (behind := _behind_ms(_policy_time_of(found, now_ms), as_of)) > self.most_ms:
             return f"that is {behind} ms behind the read policy of {target.id}, and a lease holds {self.most_ms} ms"
         return None
 
-    def _behind_ms(self, found: Collection | TrackedShard | None, as_of: Time, now_ms: int) -> int:
-        policy = None if found is None else found.policy(now_ms)
-        return 0 if policy is None or policy.time is None else max(policy.time - as_of, 0)
+    def _policy_time(self, target: LeaseTarget, now_ms: int) -> Time | None:
+        """The time from which on the read policy keeps the target; None: it is not there, or keeps nothing."""
+        return _policy_time_of(self._find(target), now_ms)
 
     def _hold(self, lease: ClientLease, target: LeaseTarget) -> None:
         of = self._held.setdefault(_key(target), _HeldTarget(target))
@@ -258,6 +286,19 @@ class LeaseBook:
 def _key(target: LeaseTarget) -> _TargetKey:
     """The same for two targets of which one hold holds both."""
     return type(target), target.id if isinstance(target, IndexTarget) else target.shard.shard_id
+
+
+def _policy_time_of(found: Collection | TrackedShard | None, now_ms: int) -> Time | None:
+    policy = None if found is None else found.policy(now_ms)
+    return None if policy is None else policy.time
+
+
+def _behind_ms(policy: Time | None, as_of: Time) -> int:
+    return 0 if policy is None else max(policy - as_of, 0)
+
+
+def _those(targets: Mapping[GlobalId, LeaseTarget], ids: Iterable[GlobalId]) -> Iterable[tuple[GlobalId, LeaseTarget]]:
+    return ((id, targets[id]) for id in ids if id in targets)
 
 
 def _since(found: Collection | TrackedShard | None) -> Frontier | None:

@@ -1,14 +1,19 @@
-"""A snapshot of every relation of a namespace, for `why`."""
+"""Snapshots of the relations of a namespace, for `why`: of those that an answer needs alone.
+
+    why top.top ──► top reads mid.mid, s.t ──► mid, s ──► ...     the objects on the way, and what each of them reads
+
+A status takes 0.1 ms or more, and a namespace may have thousands of objects: the snapshots of an object's relations are
+made when one of them is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
-from tidemark_operator.controller.frontiers.lease_book import LeasedRelation
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.explanations.why import RelationSnapshot, ReplicaSnapshot
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -17,6 +22,7 @@ from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.resources.conditions.frontier import date
 from tidemark_operator.resources.manifest.durations import duration_text
+from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
 from tidemark_protocol.plan.ingestion import DeltaSource, PostgresSource
 
@@ -27,31 +33,61 @@ _Busy = dict[tuple[str, str], list[str]]
 """Texts by instance and replica."""
 
 
-def snapshot(context: ReconcileContext, namespace: str) -> dict[str, RelationSnapshot]:
-    """The relations by their SQL names."""
-    busy, leases = _busy(context, namespace), _leases(context, namespace)
-    relations = [r for s in context.registry.sources(namespace) for r in _tables(context, s, busy)]
-    relations += [r for d in context.registry.dataflows(namespace) for r in _exports(context, d, busy)]
-    return {r.name: replace(r, leases=leases.get(r.name, "")) for r in relations}
+class RelationSnapshots(Mapping[str, RelationSnapshot]):
+    """The relations of a namespace by their SQL names, as they are now: use it before anything else can run."""
+
+    def __init__(self, context: ReconcileContext, namespace: str) -> None:
+        self._context, self._namespace = context, namespace
+        self._made: dict[str, RelationSnapshot] = {}
+        self._makers: dict[str, Callable[[], Iterator[RelationSnapshot]]] = {}
+        for source in context.registry.sources(namespace):
+            tables = [f"{source.key.name}.{table}" for table, _ in source.tables()]
+            self._makers |= dict.fromkeys(tables or [source.key.name], partial(self._tables, source))
+        for dataflow in context.registry.dataflows(namespace):
+            exports = dataflow.active.revision.exports if dataflow.active is not None else ()
+            relations = [f"{dataflow.key.name}.{export.name}" for export in exports]
+            self._makers |= dict.fromkeys(relations or [dataflow.key.name], partial(self._exports, dataflow))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __getitem__(self, name: str) -> RelationSnapshot:
+        if name not in self._made:
+            make = self._makers[name]
+            self._made |= {each.name: each for each in make() if self._makers.get(each.name) is make}
+        return self._made[name]
+
+    @cached_property
+    def _names(self) -> dict[GlobalId, str]:
+        return import_names(self._context.registry, self._namespace)
+
+    @cached_property
+    def _busy(self) -> _Busy:
+        return _busy(self._context, self._namespace)
+
+    def _tables(self, state: SourceState) -> Iterator[RelationSnapshot]:
+        return _tables(self._context, state, self._busy)
+
+    def _exports(self, state: DataflowState) -> Iterator[RelationSnapshot]:
+        return _exports(self._context, state, self._busy, self._names)
 
 
-def _leases(context: ReconcileContext, namespace: str) -> dict[str, str]:
-    """The leases that keep a relation readable from before its read policy, by its name."""
-    if (book := context.fleet.leases(namespace)) is None or not len(book):
-        return {}
-    names, holding = import_names(context.registry, namespace), dict[str, list[LeasedRelation]]()
-    for held in book.relations(now_ms()):
-        if held.behind_ms:
-            holding.setdefault(names.get(held.id, str(held.id)), []).append(held)
-    return {name: _of_leases(held) for name, held in holding.items()}
-
-
-def _of_leases(holding: list[LeasedRelation]) -> str:
-    furthest = max(holding, key=lambda held: held.behind_ms)
-    count = f"{len(holding)} leases keep" if len(holding) > 1 else "a lease keeps"
-    behind = duration_text(furthest.behind_ms // 1000 * 1000 or 1)
-    since = f"from {date(furthest.lease.as_of)} on, {behind} before its read policy"
-    return f"{count} it readable {since} (the furthest is of {furthest.lease.caller})"
+def _leases(context: ReconcileContext, namespace: str, index: GlobalId | None, shard: ShardId | None) -> str:
+    """The leases that keep a relation readable from before its read policy, as text; empty: none does."""
+    book = context.fleet.leases(namespace)
+    kept = None if book is None else book.kept_behind(index, shard, now_ms())
+    if kept is None:
+        return ""
+    count = f"{kept.leases} leases keep" if kept.leases > 1 else "a lease keeps"
+    behind = duration_text(kept.behind_ms // 1000 * 1000 or 1)
+    since = f"from {date(kept.furthest.as_of)} on, {behind} before its read policy"
+    return f"{count} it readable {since} (the furthest is of {kept.furthest.caller})"
 
 
 def _busy(context: ReconcileContext, namespace: str) -> _Busy:
@@ -84,8 +120,9 @@ def _tables(context: ReconcileContext, state: SourceState, busy: _Busy) -> Itera
     for table, ingested in tables:
         says = _says(state, runs, percents.get(table))
         known = context.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
-        name = f"{state.key.name}.{table}"
-        yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=says)
+        leases = _leases(context, state.key.namespace, None, ingested.shard.shard_id)
+        name, upper = f"{state.key.name}.{table}", known.upper if known else None
+        yield RelationSnapshot(name, "table", upper, obstacle=obstacle, runs=says, leases=leases)
 
 
 def _says(state: SourceState, runs: str, percent: int | None) -> str:
@@ -97,15 +134,16 @@ def _says(state: SourceState, runs: str, percent: int | None) -> str:
     return "; ".join(filter(None, (runs, f"its first rows are read ({percent}%)")))
 
 
-def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> Iterator[RelationSnapshot]:
-    """The exports of a Dataflow; one entry for a Dataflow without a plan."""
+def _exports(
+    context: ReconcileContext, state: DataflowState, busy: _Busy, names: Mapping[GlobalId, str]
+) -> Iterator[RelationSnapshot]:
+    """The exports of a Dataflow; one entry for a Dataflow without a plan. `names`: of all relations."""
     obstacle, _ = _conditions(context, state.key, _OF_DATAFLOWS)
     running, active = context.running(state.key.namespace, state.instance), state.active
     if active is None:
         yield RelationSnapshot(state.key.name, "dataflow", None, obstacle=obstacle or "it has not been planned yet")
         return
     description = active.revision.description
-    names = import_names(context.registry, state.key.namespace, description)
     by_shard = {i.shard.shard_id: names.get(i.id, i.shard.location) for i in description.source_imports}
     inputs = (*by_shard.values(), *(names.get(i.id, str(i.id)) for i in description.index_imports))
     sinks = ((e.id, e.sink) for e in description.sink_exports)
@@ -113,6 +151,7 @@ def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> It
     for export in active.revision.exports:
         id = active.revision.export_id(export.name)
         collection = running.collection(id) if running and id else None
+        shard = active.revision.view_shard(export.name)
         yield RelationSnapshot(
             f"{state.key.name}.{export.name}",
             export.kind,
@@ -122,6 +161,7 @@ def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> It
             obstacle,
             refresh=refreshes.get(id) if id else None,
             until=description.until,
+            leases=_leases(context, state.key.namespace, id, shard.shard_id if shard else None),
         )
 
 

@@ -35,7 +35,7 @@ from tidemark_operator.gateway.explanations.explain import explain, explain_repl
 from tidemark_operator.gateway.explanations.unapplied import explain_definition, explain_manifests
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
 from tidemark_operator.gateway.explanations.why import Cause, find_causes
-from tidemark_operator.gateway.explanations.why_snapshot import snapshot
+from tidemark_operator.gateway.explanations.why_snapshot import RelationSnapshots
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.server.grpc_status import grpc_errors
@@ -244,7 +244,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Why(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
-            causes = find_causes(request.name, snapshot(self._context, request.namespace))
+            causes = find_causes(request.name, RelationSnapshots(self._context, request.namespace))
             return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
 
     async def Files(self, request: Any, rpc: Any) -> Any:
