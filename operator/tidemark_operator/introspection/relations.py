@@ -66,6 +66,8 @@ MAX_BYTES = 4 * 1024 * 1024
 """The bytes of one relation's rows in a plan, at most: thousands of rows, a second of the event loop. Several relations
 fit a plan."""
 _LITERAL_BYTES = 48
+Reader = Callable[[ReconcileContext, str, ColumnFilter], Iterator[Row]]
+"""Reads the rows of a relation, in a namespace; may leave out rows that the filter excludes."""
 
 
 def _frontiers(context: ReconcileContext, namespace: str) -> Iterator[Row]:
@@ -77,9 +79,9 @@ def _frontiers(context: ReconcileContext, namespace: str) -> Iterator[Row]:
         yield c.name, c.kind, read, None if finished else write, finished, lag, c.hydrated
 
 
-def _replica_frontiers(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+def _replica_frontiers(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
     now = now_ms()
-    for running, name, collection in _collections(context, namespace):
+    for running, name, collection in _collections(context, namespace, column_filter):
         for replica, on in collection.computing:
             times = [None if f is None else f.time for f in (on.input, on.output, on.write)]
             lag = None if times[2] is None else max(now - times[2], 0)
@@ -101,7 +103,7 @@ def _peeks(context: ReconcileContext, namespace: str) -> Iterator[Row]:
             yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
 
 
-def _leases(context: ReconcileContext, namespace: str, column_filter: ColumnFilter = NO_FILTER) -> Iterator[Row]:
+def _leases(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
     """The id of a lease is a secret of its client, so its beginning is shown alone. The first three columns are looked
     at before a row is made."""
     if (book := context.fleet.leases(namespace)) is None:
@@ -159,8 +161,8 @@ def _tables(context: ReconcileContext, namespace: str) -> Iterator[Row]:
             )
 
 
-def _errors(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-    for _, name, collection in _collections(context, namespace):
+def _errors(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace, column_filter):
         for replica, on in collection.computing:
             erroring = on.statuses.get("erroring", {})
             if (count := int(erroring.get("errors", "0"))) > 0:
@@ -169,8 +171,8 @@ def _errors(context: ReconcileContext, namespace: str) -> Iterator[Row]:
                 yield name, replica, "REPLICA", 1, failure
 
 
-def _statuses(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-    for _, name, collection in _collections(context, namespace):
+def _statuses(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace, column_filter):
         for replica, on in collection.computing:
             for kind, fields in sorted(on.statuses.items()):
                 for field, value in sorted(fields.items()):
@@ -183,11 +185,11 @@ def _statuses(context: ReconcileContext, namespace: str) -> Iterator[Row]:
                         yield name, replica, f"failure {kind}", field, value
 
 
-def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[ReconcileContext, str], Iterator[Row]]:
+def _numbers(kind: str, fields: tuple[str, ...]) -> Reader:
     """Rows of a Status with numeric fields, one per dataflow and replica."""
 
-    def read(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-        for _, name, collection in _collections(context, namespace):
+    def read(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
+        for _, name, collection in _collections(context, namespace, column_filter):
             for replica, on in collection.computing:
                 if status := on.statuses.get(kind):
                     yield name.partition(".")[0], replica, *(int(status.get(field, "0")) for field in fields)
@@ -195,8 +197,8 @@ def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[ReconcileContext, 
     return read
 
 
-def _step_histogram(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-    for _, name, collection in _collections(context, namespace):
+def _step_histogram(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace, column_filter):
         for replica, on in collection.computing:
             for bound, steps in step_histogram(on.statuses.get("steps", {})):
                 yield name.partition(".")[0], replica, bound, steps
@@ -209,10 +211,10 @@ def _hydrations(context: ReconcileContext, namespace: str) -> Iterator[Row]:
             yield name_of(each.owner) or each.owner, running.name, replica, *times, each.outcome or None
 
 
-def _operators(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+def _operators(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
     """The operators: their progress while a dataflow hydrates (once per dataflow), afterwards their sizes and costs."""
     listed: set[tuple[str, str, str]] = set()
-    for running, name, collection in _collections(context, namespace):
+    for running, name, collection in _collections(context, namespace, column_filter):
         dataflow = name.partition(".")[0]
         for replica, on in collection.computing:
             if (hydrating := on.hydrating) is not None:
@@ -228,8 +230,8 @@ def _operators(context: ReconcileContext, namespace: str) -> Iterator[Row]:
                 yield dataflow, replica, place, o.name, o.kind or None, *costs, 100, True
 
 
-def _operator_channels(context: ReconcileContext, namespace: str) -> Iterator[Row]:
-    for _, name, collection in _collections(context, namespace):
+def _operator_channels(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace, column_filter):
         for replica, on in collection.computing:
             status = on.statuses.get("operators", {})
             operators = operator_costs(status)
@@ -275,20 +277,31 @@ def _wallclock_lag(context: ReconcileContext, namespace: str) -> Iterator[Row]:
                 yield names.get(id, str(id)), running.name, bound, seconds
 
 
-def _collections(context: ReconcileContext, namespace: str) -> Iterator[tuple[RunningInstance, str, Collection]]:
-    """All installed exports with their instances and SQL names."""
+def _collections(
+    context: ReconcileContext, namespace: str, column_filter: ColumnFilter = NO_FILTER
+) -> Iterator[tuple[RunningInstance, str, Collection]]:
+    """All installed exports with their instances and SQL names. Where the filter has a text for the first column, which
+    is the name of an export or of its Dataflow: those of this name alone."""
+    wanted = column_filter.get(0)
     active = [(d.key.name, d.active.revision) for d in context.registry.dataflows(namespace) if d.active]
     named = {revision.export_id(e.name): f"{name}.{e.name}" for name, revision in active for e in revision.exports}
     for running in context.fleet.of(namespace):
         for collection in running.collections():
-            yield running, named.get(collection.id, str(collection.id)), collection
+            name = named.get(collection.id, str(collection.id))
+            if wanted in (None, name, name.partition(".")[0]):
+                yield running, name, collection
 
 
-_READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
-    "frontiers": _frontiers,
+def _whole(read: Callable[[ReconcileContext, str], Iterator[Row]]) -> Reader:
+    """The reader, which leaves out nothing: its rows cost little."""
+    return lambda context, namespace, _: read(context, namespace)
+
+
+_READERS: dict[str, Reader] = {
+    "frontiers": _whole(_frontiers),
     "replica_frontiers": _replica_frontiers,
-    "dataflows": _dataflows,
-    "peeks": _peeks,
+    "dataflows": _whole(_dataflows),
+    "peeks": _whole(_peeks),
     relation_columns.LEASES: _leases,
     "errors": _errors,
     "statuses": _statuses,
@@ -296,13 +309,13 @@ _READERS: dict[str, Callable[[ReconcileContext, str], Iterator[Row]]] = {
     "steps": _numbers("steps", ("steps", "elapsed_ms", "max_ms", "hydration_ms")),
     "recomputations": _numbers(KIND, FIELDS),
     "step_histogram": _step_histogram,
-    "hydrations": _hydrations,
+    "hydrations": _whole(_hydrations),
     "operators": _operators,
     "operator_channels": _operator_channels,
-    "imports": _imports,
-    "tables": _tables,
-    "files": _files,
-    "wallclock_lag": _wallclock_lag,
+    "imports": _whole(_imports),
+    "tables": _whole(_tables),
+    "files": _whole(_files),
+    "wallclock_lag": _whole(_wallclock_lag),
 }
 """The readers, by the name of the relation; the rows of `retained_tables` come from replicas."""
 
@@ -326,9 +339,7 @@ def rows_of(
 ) -> Iterator[Row]:
     """The rows of a relation other than `retained_tables`, as the operator knows them now. Rows that the filter
     excludes may be among them."""
-    if name == relation_columns.LEASES:
-        return _leases(context, namespace, column_filter)
-    return _READERS[name](context, namespace)
+    return _READERS[name](context, namespace, column_filter)
 
 
 def row_bytes(row: Row) -> int:

@@ -76,7 +76,7 @@ async def draft_of(
 ) -> DraftPlan:
     """The planner's answer as the Dataflow that it would be. `reading`: the Dataflows as the plan reads them;
     `dataflows`: as they are. `doing`: what would be refused or wait. `begins`: whether all that it reads exists, so
-    that its beginning can be checked. The fields of its ComputeInstance are in no note for a caller who may not get this.
+    that its beginning can be checked. No note has fields of its ComputeInstance for a caller who may not get this.
 
     Raises:
         QueryRefused: a revision of it would be refused.
