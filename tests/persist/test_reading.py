@@ -236,18 +236,14 @@ def test_a_follower_sees_the_appends_of_another_handle_without_reopening(shard: 
     assert changes(follower.listen(10, 12)) == {(("c", 1), 10): 1}
 
 
-def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
+def test_follower_far_behind_begins_with_the_checkpoint_instead_of_reading_every_entry(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handle lists what a new one lists; a few entries it follows one by one."""
     few = 32
     monkeypatch.setattr(delta_log, "FAR_BEHIND", few)
     behind, read = open_shard(shard.location), list[int]()
-    for _ in range(2 * few):
-        now = shard.refresh().upper
-        shard.compare_and_append(batch([(("n", now), now, 1)]), expected_upper=now, new_upper=now + 1, term=1)
-        for work in shard.maintenance_due():
-            shard.run_maintenance(work)
+    _tick_and_maintain(shard, 2 * few)
     monkeypatch.setattr(behind._log, "read_entry", _counting(behind._log.read_entry, read))
     followed = behind.refresh()
 
@@ -256,6 +252,33 @@ def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
     assert len(read) < few
     shard.compare_and_append(None, expected_upper=followed.upper, new_upper=followed.upper + 1, term=1)
     assert behind.refresh().version == followed.version + 1
+
+
+def test_writer_far_behind_commits_after_it_has_begun_with_the_checkpoint(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is opened for the commit, and on a disk not for the reading."""
+    few = 32
+    monkeypatch.setattr(delta_log, "FAR_BEHIND", few)
+    behind, opened = create_or_open(shard.location, COLUMNS, shard_id=shard.shard_id), list[str]()
+    _tick_and_maintain(shard, 2 * few)
+    open_table = delta_log.open_table
+    monkeypatch.setattr(delta_log, "open_table", lambda s: (opened.append(s.location), open_table(s))[1])
+    followed = behind.refresh()
+
+    assert len(opened) == (0 if "://" not in shard.location else 1), "an object store needs fewer requests to open it"
+    assert (followed, behind.size()) == (shard.refresh(), shard.size())
+    behind.compare_and_append(None, expected_upper=followed.upper, new_upper=followed.upper + 1, term=1)
+    assert len(opened) == 1
+    assert shard.refresh() == behind.state()
+
+
+def _tick_and_maintain(shard: Shard, ticks: int) -> None:
+    for _ in range(ticks):
+        now = shard.refresh().upper
+        shard.compare_and_append(batch([(("n", now), now, 1)]), expected_upper=now, new_upper=now + 1, term=1)
+        for work in shard.maintenance_due():
+            shard.run_maintenance(work)
 
 
 def _counting(read_entry: Callable[[int], LogEntry | None], read: list[int]) -> Callable[[int], LogEntry | None]:

@@ -1,8 +1,9 @@
 """The Delta log of one shard: following it, and committing to it.
 
     follow     version N is known; read N+1.json, N+2.json, ... until there is none  cheap, no listing
-    load       open the table: last checkpoint and what follows it                   after a gap, or far behind, and
-                                                                                     where others changed the table
+    jump       far behind: the state in the last checkpoint, then follow             one file, no listing
+    load       open the table: last checkpoint and what follows it                   after a gap, and where others
+                                                                                     changed the table
     attempt    put a change at exactly N+1: one of several writers gets that slot
 
 A slot is what makes an unknown outcome harmless. If a commit's reply was lost, the slot N+1 either holds our
@@ -24,6 +25,7 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import PostCommitHookProperties
 
 from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
+from tidemark_persist.log.checkpoint import read_checkpoint
 from tidemark_persist.log.continuity import Continuity
 from tidemark_persist.log.entry import FOREIGN, SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
 from tidemark_persist.log.state import ShardState, TableState
@@ -71,7 +73,7 @@ class DeltaLog:
         return self.state.frontiers.version
 
     def load(self) -> None:
-        """Opens the table again: after a gap, a change of schema or a checkpoint, or far behind.
+        """Opens the table again: after a gap, a change of schema or a checkpoint.
         Raises ShardDeleted, ShardMismatch."""
         version = self.storage.version
         try:
@@ -83,6 +85,19 @@ class DeltaLog:
             raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
         state = self._read_state(table)
         self.table, self._opened_with = table, version
+        self._go_on(state)
+
+    def _jump(self, checkpoint: int) -> None:
+        """Goes on from the checkpoint of a version far ahead, or opens the table. The table that delta-rs knows stays
+        behind until the next commit."""
+        state = read_checkpoint(self.storage, self.table, checkpoint)
+        if state is None:
+            self.load()
+        else:
+            self._go_on(state)
+
+    def _go_on(self, state: TableState) -> None:
+        """Takes the state of a later version, and follows the log from there."""
         continuity = replace(self.continuity)  # a read that fails leaves what is known as it was
         if continuity.moved(self.version, state.frontiers.version, self.read_entry, FAR_BEHIND):
             state.remember(self.state)
@@ -90,7 +105,7 @@ class DeltaLog:
         self.follow()
 
     def follow(self) -> None:
-        """Applies every entry since the last call; opens the table again where there are many."""
+        """Applies every entry since the last call; begins with the last checkpoint where there are many."""
         if self.storage.version != self._opened_with:  # entries are read by the table's connection
             self.load()
             return
@@ -101,9 +116,11 @@ class DeltaLog:
                 self.load()
                 return
             self._apply(entry)
-            if self.version == before + LOOK_AHEAD and self.last_checkpoint() - self.version > FAR_BEHIND:
-                self.load()
-                return
+            if self.version == before + LOOK_AHEAD:
+                checkpoint = self.last_checkpoint()
+                if checkpoint - self.version > FAR_BEHIND:
+                    self._jump(checkpoint)
+                    return
         now = self.clock()
         if abs(now - self._checked_for_gap) >= self._gap_check_seconds:
             self._checked_for_gap = now
@@ -131,7 +148,7 @@ class DeltaLog:
         """Commits the change as the next version, or finds it there: an earlier attempt of unknown outcome may have
         landed since. False: another commit took that version (and is applied). Raises SlotUnknown."""
         slot = self.version + 1
-        if self._reopen_if_settings_changed():
+        if self._reopen_if_due():
             return self._has(slot, change)
         try:
             self.table.update_incremental()
@@ -209,10 +226,11 @@ class DeltaLog:
         with self.storage.errors("reading the table"):
             return read_state(table)
 
-    def _reopen_if_settings_changed(self) -> bool:
-        """Opens the table again where the store's settings have changed. Whether it had moved on meanwhile."""
+    def _reopen_if_due(self) -> bool:
+        """Opens the table again where the store's settings have changed, or delta-rs is far behind. Whether the table
+        had moved on meanwhile."""
         before = self.version
-        if self.storage.version != self._opened_with:
+        if self.storage.version != self._opened_with or before - self.table.version() > FAR_BEHIND:
             self.load()
         return self.version != before
 

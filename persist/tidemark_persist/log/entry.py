@@ -145,7 +145,7 @@ def parse_entry(version: int, text: bytes) -> LogEntry:
         upper=transactions.get(UPPER),
         since=transactions.get(SINCE),
         term=transactions.get(TERM),
-        adds=tuple(_data_file(a) for kind, a in actions if kind == "add"),
+        adds=tuple(data_file(a) for kind, a in actions if kind == "add"),
         removed_paths=tuple(unquote(a["path"]) for kind, a in actions if kind == "remove"),
         table_id=commit.get(TABLE_ID),
         schema_changed=any(kind in ("metaData", "protocol") for kind, _ in actions),
@@ -172,8 +172,15 @@ def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from json.loads(line).items()
 
 
-def _data_file(add: dict[str, Any]) -> DataFile:
-    """Files that another engine rewrote may lack statistics; any time may then be in them."""
+def is_complete(add: dict[str, Any]) -> bool:
+    """Whether the action says the rows of its file and the bounds of their times, none of which is NULL."""
+    stats = json.loads(add.get("stats") or "{}")
+    bounds = (stats.get(name, {}).get(TIME) for name in ("minValues", "maxValues"))
+    return "numRecords" in stats and None not in bounds and stats.get("nullCount", {}).get(TIME) == 0
+
+
+def data_file(add: dict[str, Any]) -> DataFile:
+    """The file of an action. Files that another engine rewrote may lack statistics; any time may then be in them."""
     stats = json.loads(add.get("stats") or "{}")
     return DataFile(
         path=unquote(add["path"]),

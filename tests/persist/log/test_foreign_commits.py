@@ -37,6 +37,7 @@ from tidemark_persist import (
     open_shard,
     read_part,
 )
+from tidemark_persist.log import delta_log
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import parse_entry
 
@@ -206,6 +207,32 @@ def test_a_handle_that_follows_accepts_the_contents_and_tells_by_name(
     follower.follow()
     assert follower.contents() == in_the_table(tmp_path / "t")
     assert len(follower.told) == 1
+
+
+def test_a_checkpoint_far_ahead_may_have_a_foreign_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handle that is far behind reads what the table then has, in another epoch; it refuses rows after the upper, and
+    vectors of deleted rows, as one does that opens the table."""
+    monkeypatch.setattr(delta_log, "FAR_BEHIND", 16)
+    writer = opened(tmp_path / "s")
+    append(writer, ("a", 1), ("b", 2))
+    handles = [open_shard(writer.location) for _ in range(2)]
+    epoch = handles[0].epoch
+    _go_far_ahead(writer)
+    insert(tmp_path / "s")
+    _go_far_ahead(writer)
+
+    assert read(handles[0]) == in_the_table(tmp_path / "s")
+    assert handles[0].epoch != epoch
+    insert(tmp_path / "s", time=1_000_000)
+    DeltaTable(writer.location).create_checkpoint()
+    with pytest.raises(ShardMismatch, match="not before the upper"):
+        handles[1].refresh()
+
+
+def _go_far_ahead(shard: Shard) -> None:
+    """Further than a handle follows entry by entry."""
+    for n in range(20):
+        append(shard, ("n", n))
 
 
 def test_a_compaction_by_another_program_is_no_change(tmp_path: Path) -> None:
