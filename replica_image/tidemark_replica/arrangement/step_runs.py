@@ -2,22 +2,29 @@
 
     chunk ──> run (level 0)          eight runs of a level ──merge──> one run of the next
 
-A small step is one chunk and writes one file. A hydration writes many; merging eight at a time keeps probes
-short, and costs about one more rewrite of a row.
+A small step is one chunk and writes one file, at its end. A hydration writes many; merging eight at a time keeps
+probes short, and costs about one more rewrite of a row.
+
+An operator's own state is read from the step's last time on once the step is committed. So what is written at the end
+of a step with several times has that time already, and is consolidated: nothing rewrites it for that.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tidemark_replica.arrangement.batches.batch import BatchRef, Segment
 from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import bytes_at_most
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
-from tidemark_replica.arrangement.spines.spine import coalesce, hash_ranges, merge_segments
+from tidemark_replica.arrangement.spines.spine import SMALL_ROWS, coalesce, hash_ranges, merge_segments
 from tidemark_replica.arrangement.step import StepContext
 
 FAN_IN = 8
 MAPPED_BYTES = 1 << 20
+"""A run of fewer bytes is not read from its file while the step lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +49,21 @@ class StepRuns:
         self._runs: list[_Run] = []
 
     def add(self, rows: Any) -> None:
-        """Write a chunk: file rows, ascending by hash."""
+        """Keep a chunk: file rows, ascending by hash. A large one, and each of a hydration, is written now."""
         if not rows.num_rows:
             return
-        context = self._context
-        if self._ends and rows.nbytes < MAPPED_BYTES:
-            self._runs.append(_Run(None, 0, (Segment.of(rows),)))
-            self._merge_full_levels()
-            return
-        ref = context.writer.write_run(self._arrangement, self._layout, context.span, rows)
-        self._runs.append(_Run(ref, 0, self._readable(ref, rows)))
+        waits = self._ends or not self._context.is_hydration
+        run = _Run(None, 0, (Segment.of(rows),))
+        self._runs.append(run if waits and bytes_at_most(rows) < MAPPED_BYTES else self._written(run))
         self._merge_full_levels()
+
+    def _written(self, run: _Run) -> _Run:
+        """The run in a file."""
+        if run.ref is not None:
+            return run
+        rows = run.segments[0].rows
+        ref = self._context.writer.write_run(self._arrangement, self._layout, self._context.span, rows)
+        return _Run(ref, run.level, self._readable(ref, rows))
 
     def _readable(self, ref: BatchRef, rows: Any) -> tuple[Segment, ...]:
         """The segments of a run: a small one in memory, a large one mapped from its file."""
@@ -77,8 +88,9 @@ class StepRuns:
 
     def commit(self) -> None:
         """Commit the runs as the step's batches."""
-        for run in self._runs:
-            assert run.ref is not None, "runs that end with the step are not committed"
+        assert not self._ends, "runs that end with the step are not committed"
+        for run in map(self._written, self._runs):
+            assert run.ref is not None
             self._context.writer.adopt(self._arrangement, run.ref)
 
     def commit_state(self) -> None:
@@ -86,7 +98,23 @@ class StepRuns:
         if self._context.is_only_step:
             self.discard()
         else:
+            self._advance()
+            self._context.writer.states.add(self._arrangement)
             self.commit()
+
+    def _advance(self) -> None:
+        """Move many rows that wait to be written to the step's last time, and consolidate them."""
+        segments = [segment for run in self._runs if run.ref is None for segment in run.segments]
+        rows = sum(len(segment.hashes) for segment in segments)
+        if rows < SMALL_ROWS or self._have_one_time(segments):
+            return
+        merged = coalesce(merge_segments(segments, self._layout, self._context.upper - 1))
+        written = [run for run in self._runs if run.ref is not None]
+        self._runs = [*written, *(_Run(None, 0, (Segment.of(rows),)) for rows in merged)]
+
+    def _have_one_time(self, segments: Iterable[Segment]) -> bool:
+        times = [np.asarray(segment.rows.column(self._layout.time).to_numpy()) for segment in segments]
+        return min(int(each.min()) for each in times) == max(int(each.max()) for each in times)
 
     def discard(self) -> None:
         """Delete the runs, which were for this step only."""

@@ -1,6 +1,7 @@
 """Spines against a dictionary: appends, merges and compaction change no contents at a readable time."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, seeds, updates
+from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest, StepAbandoned
 from tidemark_replica.arrangement.rows.columns import is_bytes
 from tidemark_replica.arrangement.rows.layout import Layout
@@ -160,6 +162,21 @@ def test_a_small_batch_of_several_times_waits_for_the_next_merge(tmp_path: Path)
     driver, last = collapsible(tmp_path, 8)
 
     assert plan_merges(driver.manifests[A].allow_compaction(last)) == ()
+
+
+def test_a_batch_that_is_read_by_time_waits_for_the_next_merge() -> None:
+    """The newest one of several times, which readers still tell apart: a merge now would be repeated in a step."""
+    old, newest = _ref(0, 10, SMALL_ROWS, (0, 9)), _ref(10, 20, SMALL_ROWS, (10, 19))
+    manifest = Manifest(A, Layout.of_rows([pa.int64()], [0]), 0, 20, 9, (_ref(0, 1, 100, (0, 0)), old, newest))
+
+    assert [task.batches for task in plan_merges(manifest)] == [manifest.batches[:2]]
+    assert [task.batches for task in plan_merges(manifest.allow_compaction(19))] == [manifest.batches]
+    one_time = replace(manifest, batches=(*manifest.batches[:2], _ref(10, 20, SMALL_ROWS, (10, 10))))
+    assert [task.batches for task in plan_merges(one_time)] == [one_time.batches]
+
+
+def _ref(lower: int, upper: int, rows: int, times: tuple[int, int]) -> BatchRef:
+    return BatchRef(f"a/{lower}-{rows}.arrow", lower, upper, lower, rows, 0, *times, 8 * rows, 1, 2)
 
 
 def collapsible(folder: Path, updates_of_one: int) -> tuple[Driver, int]:

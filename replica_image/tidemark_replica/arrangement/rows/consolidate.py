@@ -51,11 +51,13 @@ def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
     if layout.order is not None:
         return _consolidate_by_value(rows, layout)
     *columns, last = rows.columns
-    order = order_by_hash(file_hashes(rows))
-    columns = take(columns, order)
-    weights = (sums_of_column(last) if layout.accumulators else np.asarray(last.to_numpy()))[order]
+    hashes = file_hashes(rows)
+    weights = sums_of_column(last) if layout.accumulators else np.asarray(last.to_numpy())
+    if not (hashes[1:] >= hashes[:-1]).all():
+        order = order_by_hash(hashes)
+        columns, weights = take(columns, order), weights[order]
     kept, sums = _sum_neighbours(columns, weights, layout)
-    if len(kept) < len(order):
+    if len(kept) < len(hashes):
         columns, sums = take(columns, kept), sums[kept]
     last = sums_column(sums) if layout.accumulators else pa.array(sums)
     return pa.RecordBatch.from_arrays([*columns, last], schema=layout.schema)

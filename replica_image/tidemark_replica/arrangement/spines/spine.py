@@ -61,6 +61,8 @@ def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
     merges = []
     since = min(manifest.since, manifest.upper - 1)  # no time may move to upper or beyond, where later steps begin
     levels = levels_of(manifest.batches)
+    if levels and _is_read_by_time(levels[-1], since):
+        levels.pop()
     begin = newest_run([sum(b.rows for b in level) for level in levels])
     crowded = tuple(b for level in levels[begin:] for b in level) if begin < len(levels) - 1 else ()
     if crowded:
@@ -69,6 +71,12 @@ def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
         if b.rows >= SMALL_ROWS and b.first_time < b.last_time <= since and b not in crowded:
             merges.append(Merge(manifest.arrangement, (b,), since))
     return tuple(merges)
+
+
+def _is_read_by_time(newest: Sequence[BatchRef], since: int) -> bool:
+    """Whether a large level has times that may not be moved yet: a merge would leave them, and be repeated soon."""
+    is_large = sum(batch.rows for batch in newest) >= SMALL_ROWS
+    return is_large and any(batch.first_time < batch.last_time > since for batch in newest)
 
 
 def levels_of(spine: Sequence[BatchRef]) -> list[list[BatchRef]]:

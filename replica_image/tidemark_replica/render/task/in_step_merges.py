@@ -44,6 +44,9 @@ def _merges_to_do(context: StepContext, busy: frozenset[str], written: Written) 
 
 
 def _extended(context: StepContext, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:
-    """The manifest with the batches just written. In an exchanged step, a task merges only its own batches."""
+    """The manifest with the batches just written, as the commit leaves it. In an exchanged step, a task merges only its
+    own batches."""
     mine = manifest if context.share.of == 1 else replace(manifest, batches=())
-    return mine.append(refs, context.lower, context.upper)
+    moved = mine.append(refs, context.lower, context.upper)
+    is_state = manifest.arrangement in context.writer.states
+    return moved.allow_compaction(context.upper - 1) if is_state else moved
