@@ -72,6 +72,13 @@ class TableEdit:
     def is_empty(self) -> bool:
         return self == TableEdit()
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in the spec of the tables that it adds, also of those that take the place of earlier ones."""
+        if self.added is None or isinstance(self.added, GeneratedSource):
+            return frozenset()
+        return frozenset(spec_name(table.name) for table in self.added.tables)
+
 
 def table_edit(pinned: IngestionDescription, wanted: SourceSpec, repeated: Collection[str] = frozenset()) -> TableEdit:
     """The tables that the spec changes. `wanted`: the source of the spec, its columns as declared. `repeated`: names
@@ -371,10 +378,12 @@ def _next(table: IngestedTable, pinned: IngestionDescription) -> IngestedTable |
 
 
 def evolving_tables(pinned: IngestionDescription, source: S, evolving: Collection[str]) -> S:
-    """The source with the tables in `evolving`, as the spec has them: their columns, and schemas of values, are looked
-    for anew; schemas of keys are the pinned ones."""
+    """The source with the pinned tables in `evolving`, as the spec has them: their columns, and schemas of values, are
+    looked for anew; schemas of keys are the pinned ones."""
     assert isinstance(source, EvolvingSource)
-    tables: list[Any] = [table for table in source.tables if table.name in evolving]
+    assert isinstance(pinned.source, EvolvingSource)
+    there = newest(table.name for table in pinned.source.tables).keys() & set(evolving)
+    tables: list[Any] = [table for table in source.tables if table.name in there]
     if isinstance(pinned.source, KafkaSource):
         known = {table.name: table for table in pinned.source.tables}
         last = newest(known)

@@ -10,10 +10,9 @@ newest one is what is ingested, and tables that only an earlier one names are wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from random import sample
 from time import monotonic
 
 from tidemark_operator.catalogue.registry import SourceState
@@ -24,6 +23,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
 from tidemark_operator.handlers.reconcile.publication_looks import PublicationLooks
+from tidemark_operator.handlers.reconcile.readable_tables import MAX_NAMED, find_readable
 from tidemark_operator.handlers.reconcile.source_inspection import inspected
 from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
@@ -76,10 +76,6 @@ from tidemark_protocol.plan.successors import dead_letters, newest, number, spec
 
 EVOLVE_SECONDS = 60.0
 """The pause between two looks for further columns."""
-MAX_NAMED = 3
-"""A message names so many tables."""
-ONE_BY_ONE_SECONDS = 20.0
-"""The seconds for which the tables of a source are asked for one by one, where they cannot be read together."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +88,23 @@ class _Added:
     changed: tuple[KafkaTable, ...] = ()
     """Pinned tables that get none, as their schema is in another place alone."""
 
+    def with_others(self, other: _Added) -> _Added:
+        """These new tables, and others of the same source."""
+        sources = [one.source for one in (self, other) if one.source is not None]
+        new = [table for source in sources if not isinstance(source, GeneratedSource) for table in source.tables]
+        source = with_tables(sources[0], new) if sources else None
+        tables, changed = (*self.tables, *other.tables), (*self.changed, *other.changed)
+        return _Added(source, tables, self.failure or other.failure, changed)
+
 
 @dataclass(frozen=True)
 class _Look:
-    """The time of the last look for further columns (monotonic seconds), and the reason why they are not taken."""
+    """The time of the last look for further columns (monotonic seconds), the reason why they are not taken, and the
+    tables that could not be read."""
 
     at: float
     failure: IngestionFailure | None = None
+    unreadable: frozenset[str] = frozenset()
 
 
 class TableEdits:
@@ -129,19 +135,17 @@ class TableEdits:
             wanted = published.source
         state.columns_left_out = abridged(published.columns_left_out) if published is not None else ""
         edit = table_edit(state.pinned, wanted, published.repeated if published is not None else ())
-        evolves = edit.added is None and bool(source.evolving)
-        if evolves:
-            edit = replace(edit, added=await self._evolved(state, source, running))
-        if edit.is_empty:
+        evolved = None
+        if edit.added is None or self._is_put_off(state, edit.added, running):
+            evolved = await self._evolved(state, source, running, without=edit.names)
+        if edit.is_empty and evolved is None:
             state.edit = self._look_failure(state, source) or left_out
             return False
-        added = (
-            _Added()
-            if edit.added is None
-            else await self._add(state, source, edit.added, running, one_by_one=evolves or published is not None)
-        )
-        if evolves and added.failure is not None:
-            self._looks[state.key] = _Look(monotonic(), added.failure)  # it stands until the next look
+        added = _Added()
+        if edit.added is not None:
+            added = await self._add(state, edit.added, running, one_by_one=published is not None)
+        if evolved is not None:
+            added = await self._add_evolved(state, evolved, running, added)
         readers = self._readers(state, edit.removed)
         removed = removable(state.pinned, edit.removed, readers.keys(), partial(self._has_begun, state))
         try:
@@ -165,26 +169,31 @@ class TableEdits:
         looked = self._looks.get(state.key)
         return looked.failure if looked is not None and source.evolving else None
 
-    async def _evolved(self, state: SourceState, source: DataSource, running: RunningInstance) -> SourceSpec | None:
+    async def _evolved(
+        self, state: SourceState, source: DataSource, running: RunningInstance, without: Collection[str]
+    ) -> SourceSpec | None:
         """Successors of the tables that take columns as they come, where there are some; None if not, or if it is not
-        known now. Each EVOLVE_SECONDS at most."""
+        known now. `without`: tables that the spec changes, which look after themselves. Each EVOLVE_SECONDS at most."""
         assert state.pinned is not None
         now, looked = monotonic(), self._looks.get(state.key)
         if (looked is not None and now < looked.at + EVOLVE_SECONDS) or not isinstance(source.source, EvolvingSource):
             return None
-        present = evolving_tables(state.pinned, source.source, source.evolving)
+        present = evolving_tables(state.pinned, source.source, source.evolving.difference(without))
+        if not present.tables:
+            return None
+        before: Collection[str] = looked.unreadable if looked is not None else ()
         try:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
                     return None
-                found, error = await _readable(present, state.pinned, running, until=now + ONE_BY_ONE_SECONDS)
+                now_there = await find_readable(present, state.pinned, running, apart=before)
         except Waiting:
             return None
-        failure = IngestionFailure("SourceUnreadable", error) if error else None
-        if failure is None and (other := other_columns(state.pinned, found)):
+        failure = IngestionFailure("SourceUnreadable", now_there.error) if now_there.error else None
+        if failure is None and (other := other_columns(state.pinned, now_there.found)):
             failure = IngestionFailure(COLUMNS_NOT_ADDED, other)
-        self._looks[state.key] = _Look(now, failure)
-        more = with_more_columns(state.pinned, found, sorted(source.evolving))
+        self._looks[state.key] = _Look(now, failure, now_there.unreadable)
+        more = with_more_columns(state.pinned, now_there.found, sorted(table.name for table in present.tables))
         return with_tables(source.source, more) if more else None
 
     def forget(self, key: Key) -> None:
@@ -192,31 +201,58 @@ class TableEdits:
         self._looks.pop(key, None)
         self._publications.forget(key)
 
-    async def _add(
-        self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance, one_by_one: bool
-    ) -> _Added:
-        instance = self._context.instance(state.key.namespace, state.instance)
-        if instance is None:
-            return _Added()
-        if own := reads_own_tables(new, running.config.storage_location, state.key.namespace):
-            return _Added(failure=own)
-        if running.is_too_old_for(new):
-            return _Added(failure=IngestionFailure(IMAGE_TOO_OLD, running.too_old))
+    async def _add(self, state: SourceState, new: SourceSpec, running: RunningInstance, one_by_one: bool) -> _Added:
+        """The new tables of the spec. After a failure the next inspection of the same ones comes after a pause."""
+        if (refusal := self._refusal(state, new, running)) is not None:
+            return _Added(failure=refusal)
         if self._inspections.pause(state.key, new):
             return _Added(failure=state.edit or _IN_LINE)
-        added = await self._inspect(state, new, instance.location, running, one_by_one)
+        added = await self._inspect(state, new, running, one_by_one)
         if added is None:
             return _Added(failure=state.edit or _IN_LINE)
         self._inspections.record_end(state.key, new, failed=added.failure is not None)
-        if added.failure is not None and added.failure.reason == "SourceUnreadable":
+        return added
+
+    async def _add_evolved(
+        self, state: SourceState, new: SourceSpec, running: RunningInstance, edited: _Added
+    ) -> _Added:
+        """The new tables of the spec, `edited`, and those that a look has found, which do not wait for these."""
+        if (refusal := self._refusal(state, new, running)) is not None:
+            added = _Added(failure=refusal)
+        else:
+            found = await self._inspect(state, new, running, one_by_one=True, beside=len(edited.tables))
+            added = found or _Added(failure=_IN_LINE)
+        if added.failure is not None:  # it stands until the next look
+            self._looks[state.key] = replace(self._looks[state.key], failure=added.failure)
+        return edited.with_others(added)
+
+    def _is_put_off(self, state: SourceState, new: SourceSpec, running: RunningInstance) -> bool:
+        """Whether the new tables of the spec cannot be added now, as they could not be before."""
+        return self._refusal(state, new, running) is not None or self._inspections.pause(state.key, new) > 0
+
+    def _refusal(self, state: SourceState, new: SourceSpec, running: RunningInstance) -> IngestionFailure | None:
+        """The reason why no replica is asked for the new tables."""
+        if own := reads_own_tables(new, running.config.storage_location, state.key.namespace):
+            return own
+        return IngestionFailure(IMAGE_TOO_OLD, running.too_old) if running.is_too_old_for(new) else None
+
+    async def _inspect(
+        self, state: SourceState, new: SourceSpec, running: RunningInstance, one_by_one: bool, beside: int = 0
+    ) -> _Added | None:
+        """The new tables; None where they stand in line. `one_by_one`: those that cannot be read hold up no other.
+        `beside`: the number of other tables that are added with them."""
+        added = await self._look_at(state, new, running, one_by_one, beside)
+        if added is not None and added.failure is not None and added.failure.reason == "SourceUnreadable":
             self._publications.expire(state.key)  # a table that was found may be gone
         return added
 
-    async def _inspect(
-        self, state: SourceState, new: SourceSpec, location: str, running: RunningInstance, one_by_one: bool
+    async def _look_at(
+        self, state: SourceState, new: SourceSpec, running: RunningInstance, one_by_one: bool, beside: int
     ) -> _Added | None:
-        """The new tables; None where they stand in line. `one_by_one`: those that cannot be read hold up no other."""
         assert state.pinned is not None
+        instance = self._context.instance(state.key.namespace, state.instance)
+        if instance is None:
+            return _Added()
         try:
             with self._inspections.turn(state.key) as admitted:
                 if not admitted:
@@ -224,8 +260,8 @@ class TableEdits:
                 answer = await inspected(self._context.kube, state.key.namespace, running, new, state.pinned)
                 found, error = tables_of(answer), answer.error
                 if error and one_by_one and isinstance(new, EvolvingSource) and len(new.tables) > 1:
-                    until = monotonic() + ONE_BY_ONE_SECONDS
-                    each, error = await _read_one_by_one(new, state.pinned, running, until, error)
+                    there = await find_readable(new, state.pinned, running, refused=error)
+                    each, error = there.found, there.error
                     readable = {table.name: table for table in each}
                     new = with_tables(new, (table for table in new.tables if table.name in readable))
                     names = [table.name for table in new.tables]
@@ -244,9 +280,11 @@ class TableEdits:
                 return _Added(failure=failure, changed=moved)
             if missing := without_columns(new, found):
                 return _Added(failure=_no_columns(missing))
-            if len(state.pinned.tables) + len(found) > MAX_TABLES:
+            if len(state.pinned.tables) + beside + len(found) > MAX_TABLES:
                 return _Added(failure=_too_many(found))
-            locations = await shard_locations(self._context.registry, self._deleter, state, location, adopts=False)
+            locations = await shard_locations(
+                self._context.registry, self._deleter, state, instance.location, adopts=False
+            )
             found, first = _after_earlier(found, state.pinned)
             version = await free_version(locations, [table.name for table in found], first, shard_lookup(running))
         except (Waiting, Rejected) as error:
@@ -354,36 +392,6 @@ def _obstacle(edit: TableEdit, readers: dict[str, list[str]], wanted: SourceSpec
         f"table {name} is not in the spec any more, but is read by Dataflow {', '.join(sorted(set(dataflows)))}: it is "
         "ingested until these are deleted, or no longer read it",
     )
-
-
-async def _readable(
-    source: EvolvingSource, pinned: IngestionDescription, running: RunningInstance, until: float
-) -> tuple[list[SourceTable], str]:
-    """The tables that can be read, and why others cannot be; empty if all can. Where they cannot be read together
-    they are asked for one by one, in an order that is another one each time, until that time (monotonic seconds).
-    Raises Waiting."""
-    answer = await running.inspect(source, pinned)
-    found, error = [*tables_of(answer)], answer.error
-    if not error or len(source.tables) == 1:
-        return found, error
-    more, error = await _read_one_by_one(source, pinned, running, until, error)
-    return [*found, *more], error
-
-
-async def _read_one_by_one(
-    source: EvolvingSource, pinned: IngestionDescription, running: RunningInstance, until: float, error: str
-) -> tuple[list[SourceTable], str]:
-    """The tables that can be read, where they cannot be read together, and the reasons of the others. `error`: the
-    reason why not together; it stands for those that there was no time to ask for."""
-    found, errors = list[SourceTable](), list[str]()
-    for table in sample(source.tables, len(source.tables)):
-        if monotonic() >= until:
-            errors.append(error)
-            break
-        answer = await running.inspect(with_tables(source, (table,)), pinned)
-        found += tables_of(answer)
-        errors += [answer.error] if answer.error else []
-    return found, "; ".join(sorted(errors)[:MAX_NAMED])
 
 
 def _too_many(added: Sequence[SourceTable]) -> IngestionFailure:
