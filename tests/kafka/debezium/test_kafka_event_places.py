@@ -99,6 +99,17 @@ def test_an_event_that_came_again_is_left_out(connector: str) -> None:
     assert ignored(event(connector, 9), event(connector, 8), event(connector, 9), event(connector, 3, 6)) == {1}
 
 
+@pytest.mark.parametrize("connector", ["postgresql", "mysql", "mariadb"])
+def test_times_that_do_not_grow_with_places(connector: str) -> None:
+    """A statement began before one that was committed first, or a clock went back: an event that comes again is later
+    than the last one, and no later than all. Later ones than these are of a log that was restored."""
+    first, second = event(connector, 8, 90), event(connector, 9, 70)
+    assert ignored(first, second, first, second) == {2}
+    assert ignored(first, second, event(connector, 10, 80), first, second, event(connector, 3, 91)) == {3, 4}
+    restored = event(connector, 3, 91), event(connector, 4, 60)
+    assert ignored(first, second, *restored, restored[0], event(connector, 2, 91)) == {4, 5}
+
+
 @pytest.mark.parametrize("connector", ["postgresql", "mysql"])
 def test_a_malformed_row_that_came_again_is_left_out(connector: str) -> None:
     """It would take the place of a good row of its key that was written later, and that is left out itself."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import Broker
+from tests.kafka.debezium.connector import Connector
 from tests.kafka.debezium.test_kafka_transaction_histories import Killed, end_of_history, kill_after
 from tests.kafka.debezium.test_kafka_transactions import NAMES, Shop, is_joined, is_settled, joined, soon
 from tests.kafka.topics import Run, delete_records, no_secret, upper
@@ -104,6 +105,31 @@ def test_a_successor_takes_whole_transactions(kafka: Broker, tmp_path: Path) -> 
         shop.connector.send_all()
         run.until(lambda: (7, "late", "vlate") in oks(tmp_path, "orders.2"))
         assert (7, "late") in oks(tmp_path, "items")
+
+
+def test_a_transaction_comes_again_whose_time_is_later_than_the_last_one(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits passed one another, or a clock went back. The successor, which reads record by record, leaves the events
+    out, as the table before left out their transaction."""
+    origin = Connector._origin
+    monkeypatch.setattr(Connector, "_origin", lambda *of: origin(*of) | {"ts_ms": 1000 - of[1]})
+    shop = Shop(kafka, 1)
+    spec = shop.spec("orders")
+    with Run(tmp_path, spec) as run:
+        joined(run)
+        for name in "abc":
+            shop.commit(("orders", 1, name))
+        shop.connector.send_all()
+        shop.until_last(run)
+        shop.connector.restart(1)
+        assert shop.connector.send(3) == 3  # the second one
+        run.until(lambda: run.is_at_end(run.spec.tables[0]))
+        shop.check(run)
+    with Run(tmp_path, grown(spec, "orders"), 2) as run:
+        run.until(lambda: begun(run) or run.source.stopped())
+        assert (begun(run), dict(run.source.stopped())) == (["orders.2"], {})
+        ticked(shop, run, 2)
 
 
 def test_records_that_are_gone_refuse_the_edit(kafka: Broker, tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
     partition 0   log (postgresql, shop, ...)   the greatest place of an event so far
                   log (postgresql, other, ...)  another one
 
-An event is left out where its place in the database's log shows that it came before; any other event is taken.
+An event is left out where its place in the database's log shows that it came before; any other event is taken. A log
+that was restored has smaller places at later times. An event that comes again has the time that it had: none that is
+later than those of all events up to the greatest place. It may be later than that of the last event, as times do not
+always grow with places: MySQL has those of statements, and commits of PostgreSQL may pass one another.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ _NO_LOG = -1
 _decode_sequence = msgspec.json.Decoder(list[str | None]).decode
 Place = dict[str, Any]
 """The place of an event in the log of its database: the `log` (connector, its name, database, server), the numbers `at`
-that only grow there, and the time `ms`."""
+that only grow there, and the time `ms`; of the greatest place, the latest time of all events up to there."""
 
 
 class Origin(msgspec.Struct):
@@ -68,8 +71,8 @@ class _DecodedPlaces:
 
 
 class EventPlaces:
-    """`texts`: by partition, the greatest place of an event in each log, as text; they move. `repeated` counts events
-    that came again."""
+    """`texts`: by partition, the greatest place of an event in each log, as text, with the latest time of one up to
+    there; they move. `repeated` counts events that came again."""
 
     def __init__(self, texts: Mapping[int, str]) -> None:
         self._places = {p: {tuple(place["log"]): place for place in json.loads(text)} for p, text in texts.items()}
@@ -85,11 +88,13 @@ class EventPlaces:
             return False
         by_log, log = self._places.setdefault(partition, {}), tuple(at["log"])
         before = by_log.get(log)
-        if before is not None and at["at"] < before["at"] and at["ms"] <= before["ms"]:
-            self.repeated += 1  # a log that was restored has smaller positions, but later times
-            return True
+        if before is not None and at["at"] < before["at"]:
+            if at["ms"] <= before["ms"]:
+                self.repeated += 1
+                return True
+            before = None  # a log that was restored
         by_log.pop(log, None)
-        by_log[log] = at
+        by_log[log] = at if before is None else _later(at, before["ms"])
         while len(by_log) > LOGS_MAX:
             del by_log[next(iter(by_log))]
         return False
@@ -112,8 +117,9 @@ class EventPlaces:
         ):
             for row in sorted(len(of) - 1 - last_at):
                 log = places.logs[of[row]]
-                by_log.pop(log, None)
-                by_log[log] = places.place(row)
+                before = by_log.pop(log, None)
+                latest = int(places.ms[of == of[row]].max())
+                by_log[log] = _later(places.place(row), latest if before is None else max(latest, before["ms"]))
             return np.zeros(len(of), np.bool_)
         return np.array([self.is_repeated(partition, places.place(row)) for row in range(len(of))], np.bool_)
 
@@ -134,6 +140,11 @@ def place_of(origin: Origin) -> Place | None:
             return None
         return {"log": [*log, name, str(origin.server_id)], "at": at, "ms": origin.ts_ms}
     return None
+
+
+def _later(place: Place, ms: int) -> Place:
+    """The place at the later one of its time and this one."""
+    return place | {"ms": max(place["ms"], ms)}
 
 
 def _decoded_places(source: pa.StructArray) -> _DecodedPlaces:
