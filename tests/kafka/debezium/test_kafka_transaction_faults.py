@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.broker import Broker
+from tests.kafka.debezium import connector
 from tests.kafka.debezium.test_kafka_transaction_histories import stop_soon
 from tests.kafka.debezium.test_kafka_transactions import NAMES, Shop, contents, end, joined, shown, soon, wait_for
 from tests.kafka.topics import Run, add_partitions, delete_topic, new_topic, produce, spec_of
@@ -234,6 +235,27 @@ def test_events_count_from_the_middle_and_then_from_the_begin(kafka: Broker, tmp
         shop.connector.restart(1)
         shop.connector.send_all()
         shop.commit(*(("orders", id, "9") for id in range(2)))
+        shop.connector.send_all()
+        shop.until_last(run)
+
+
+def test_restarts_begin_at_several_rows_of_one_copy(
+    kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of one COPY have one position in the log, and Connect begins again at another one of them each time: no
+    batch was refused, so nothing waits for good."""
+    monkeypatch.setattr(connector, "place", lambda number, at: 10_000 * (number + 1) + at - at % 4)
+    shop = Shop(kafka, 1)
+    with Run(tmp_path, shop.spec("orders")) as run:
+        joined(run)
+        shop.commit(("orders", 9, "6"))
+        shop.commit(*(("orders", id, "7") for id in range(4)), *(("orders", id, "8") for id in range(0, 8, 2)))
+        assert shop.connector.send(5) == 5  # the first row of the second one
+        shop.connector.restart(1, 1)
+        shop.connector.send(5)  # the other rows, and the first event of another position
+        shop.connector.restart(1)
+        shop.connector.send_all()
+        shop.commit(("orders", 9, "9"))
         shop.connector.send_all()
         shop.until_last(run)
 

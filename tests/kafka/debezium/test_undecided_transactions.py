@@ -36,7 +36,7 @@ def orders(*positions: int, partitions: int = 1) -> Positions:
 def comes(found: UndecidedBound, id: str, partition: int, count: int, positions: Sequence[int]) -> list[Arrival]:
     known = found.positions("orders", id, positions[0])
     seen = EventPositions(None if known is None else known.of(partition, count))
-    return [seen.add(at, order, order > 1) for order, at in enumerate(positions, 1)]
+    return [seen.add(at, order, order > 1, None) for order, at in enumerate(positions, 1)]
 
 
 def test_positions_come_back_as_they_were() -> None:
@@ -107,7 +107,7 @@ def arrivals(*events: tuple[str, int, int, bytes | None]) -> list[Arrival]:
     for id, order, position, key in events:
         goes_on = last.is_followed(TransactionMark(id, position, order, 0, "t"), key)
         if id == "7":
-            found.append(seen.add(position, order, goes_on))
+            found.append(seen.add(position, order, goes_on, key))
     return found
 
 
@@ -117,12 +117,43 @@ def test_events_of_one_position_are_told_apart() -> None:
     first, again, late = Arrival.FIRST, Arrival.AGAIN, Arrival.LATE
     assert arrivals(("7", 5, 20, b"a"), ("7", 1, 20, b"a"), ("7", 5, 20, b"a")) == [first, again, again]
     between = ("7", 6, 20, b"b"), ("8", 1, 30, b"a")
-    assert arrivals(*between, ("7", 1, 20, b"b"), ("8", 1, 30, b"a"), ("7", 5, 20, b"a")) == [first, again, again]
+    assert arrivals(*between, ("7", 1, 20, b"b"), ("8", 1, 30, b"a"), ("7", 6, 20, b"b")) == [first, again, again]
+    assert arrivals(*between, ("7", 5, 20, b"a")) == [first, first]
     behind = ("7", 5, 20, b"a"), ("7", 7, 30, b"c")
     assert arrivals(*behind, ("7", 1, 20, b"a"), ("7", 5, 20, b"a")) == [first, first, again, again]
     assert arrivals(*behind, ("7", 5, 20, b"a"), ("7", 6, 20, b"b")) == [first, first, again, late]
     assert arrivals(("7", 1, 20, b"a"), ("7", 2, 20, b"b"), ("7", 3, 20, b"c")) == [first, first, first]
     assert arrivals(("7", 1, 20, None), ("7", 2, 20, None)) == [first, first]
+
+
+def copied(transaction: str, first: int, position: int, keys: str) -> list[tuple[str, int, int, bytes | None]]:
+    """Rows of one COPY, of which orders count from this one on."""
+    return [(transaction, first + n, position, key.encode()) for n, key in enumerate(keys)]
+
+
+def test_restarts_begin_at_several_rows_of_one_copy() -> None:
+    """Each row is first once, and none is late: no batch was refused."""
+    first, again, late = Arrival.FIRST, Arrival.AGAIN, Arrival.LATE
+    begun, middle = copied("7", 1, 20, "abc"), [*copied("7", 1, 20, "cde"), ("7", 4, 30, b"c")]
+    whole = [*copied("7", 5, 20, "abcde"), ("7", 10, 30, b"c")]
+    assert arrivals(*begun, *middle, *whole) == [*3 * [first], again, *3 * [first], *6 * [again]]
+    earlier = [*copied("7", 1, 20, "de"), *copied("7", 3, 20, "abcde"), *copied("7", 2, 20, "bcde")]
+    assert arrivals(*earlier) == [*5 * [first], *6 * [again]]
+    other = ("8", 1, 40, b"a")
+    assert arrivals(*begun, other, *middle, other, *whole) == [*3 * [first], again, *3 * [first], *6 * [again]]
+    assert arrivals(*middle, *whole[:5]) == [*4 * [first], late, late, *3 * [again]]
+
+
+def test_rows_of_one_copy_that_bindings_have_come_again_from_anywhere() -> None:
+    """Their keys are not known, but how many there are."""
+    seen, last = EventPositions([*5 * [20], 30]), LastEvent(TransactionMark("6", 0, 1, 0, "t"), b"")
+    events = [*copied("7", 1, 20, "cde"), ("7", 4, 30, b"c"), *copied("7", 5, 20, "abcde"), ("7", 10, 30, b"c")]
+    found = []
+    for id, order, position, key in events:
+        goes_on = last.is_followed(TransactionMark(id, position, order, 0, "t"), key)
+        found.append(seen.add(position, order, goes_on, key))
+    assert found == len(events) * [Arrival.AGAIN]
+    assert seen.add(20, 11, False, b"f") is Arrival.LATE
 
 
 def followed(name: str) -> FollowedTopic:

@@ -5,13 +5,16 @@
 
 Orders and positions of events grow as long as Connect goes on. Connect went back where one of them does not grow, where
 an event of another transaction is between, and where a key comes twice at one position. Otherwise several events may
-have one position: rows of one COPY, or both events of a changed primary key.
+have one position: rows of one COPY, or both events of a changed primary key. There a key tells which event comes again,
+wherever among them Connect begins; where the keys are not known, as bindings do not have them, the number of events.
+
+    keys of position 12    a b c │ c d e │ a b ...        c, a and b come again, d and e are first
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from enum import Enum
 
@@ -20,6 +23,9 @@ from tidemark_replica.storage.kafka.transactions.metadata import TransactionMark
 KEYS_MAX = 1 << 16
 """The keys of one position that are known, at most: of a COPY of more rows, further ones are taken for others, and an
 event of theirs that comes again may hold the transactions up (TransactionIncomplete)."""
+GROUP_MAX, GROUPS_MAX = 2048, 1 << 16
+"""The keys of one position that tell its events apart, and the positions of a transaction in a partition that have such
+keys, at most. PostgreSQL writes the rows of a COPY that have one position into one page of 8 KiB."""
 _ANYWHERE = 1 << 65
 """Greater than all positions."""
 
@@ -59,12 +65,16 @@ class LastEvent:
 class EventPositions:
     """`positions`: of the events that were there before, in their order; None where they are not known."""
 
-    __slots__ = ("_at", "_greatest", "count", "positions", "top")
+    __slots__ = ("_at", "_greatest", "_keys", "_last", "count", "positions", "top")
 
     def __init__(self, positions: Iterable[int] | None = ()) -> None:
         self.positions = None if positions is None else array("Q", positions)
         """The positions of all events, in order; None where they are not known."""
         self._at = 0
+        self._keys: dict[int, array[int]] = {}
+        """The hashes of the keys of events, by position, where several have it."""
+        self._last: tuple[int, int] | None = None
+        """The position, and the hash of the key, of the last event that has a key."""
         self._greatest = _ANYWHERE if self.positions is None else max(self.positions, default=-1)
         self.top, self.count = 0, 0
         """The greatest order, and how many events had a greater one than those before."""
@@ -73,7 +83,7 @@ class EventPositions:
         """The number of positions in memory."""
         return 0 if self.positions is None else len(self.positions)
 
-    def add(self, position: int, order: int, goes_on: bool) -> Arrival:
+    def add(self, position: int, order: int, goes_on: bool, key: bytes | None) -> Arrival:
         """Takes the event that was read next. `goes_on`: Connect went on within the transaction."""
         if order > self.top:
             self.top, self.count = order, self.count + 1
@@ -81,13 +91,33 @@ class EventPositions:
         self._greatest = max(greatest, position)
         if all is None:
             return Arrival.LATE if position < greatest or (not goes_on and position == greatest) else Arrival.FIRST
-        at = bisect_left(all, position, self._at if goes_on else 0)
+        is_known = self._is_known(position, key)
+        at = bisect_left(all, position, self._at if goes_on and is_known is None else 0)
         self._at = at + 1
-        if at < len(all) and all[at] == position:
+        if is_known or (is_known is None and at < len(all) and all[at] == position):
             return Arrival.AGAIN
         all.insert(at, position)
         return Arrival.LATE if position < greatest else Arrival.FIRST
 
+    def _is_known(self, position: int, key: bytes | None) -> bool | None:
+        """Whether an event with this position and key was there; None where the keys of all events there are not
+        known. Notes the key."""
+        last, self._last = self._last, None if key is None else (position, hash(key))
+        if key is None or self.positions is None:
+            return None
+        known: array[int] | None = self._keys.get(position)
+        if known is None and last is not None and last[0] == position:
+            known = array("q", [last[1]])
+        if known is None:
+            return None
+        count = bisect_right(self.positions, position) - bisect_left(self.positions, position)
+        is_there = hash(key) in known
+        found = is_there if len(known) == count else None
+        if not is_there and len(known) < GROUP_MAX and (position in self._keys or len(self._keys) < GROUPS_MAX):
+            known.append(hash(key))
+            self._keys[position] = known
+        return found
+
     def forget(self) -> None:
         """Forgets the positions, as there are too many."""
-        self.positions = None
+        self.positions, self._keys, self._last = None, {}, None

@@ -270,7 +270,7 @@ class ReadAhead:
         if events is None:
             events = seen.partitions[partition] = EventPositions(self._recall(mark.id, partition, mark.position))
             self._positions += len(events)
-        self._count(last, events, mark, offset, goes_on)
+        self._count(last, events, mark, record, goes_on)
 
     def _goes_on(self, partition: int, mark: TransactionMark, key: bytes | None) -> bool:
         last = self._last.get(partition)
@@ -279,9 +279,9 @@ class ReadAhead:
             return False
         return last.is_followed(mark, key)
 
-    def _count(self, run: EventRun, events: EventPositions, mark: TransactionMark, offset: int, goes_on: bool) -> None:
-        count, kept = events.count, len(events)
-        comes = events.add(mark.position, mark.order, goes_on)
+    def _count(self, run: EventRun, events: EventPositions, mark: TransactionMark, record: Any, goes_on: bool) -> None:
+        count, kept, offset = events.count, len(events), record.offset()
+        comes = events.add(mark.position, mark.order, goes_on, record.key())
         if events.count > count:
             run.count += 1
             run.fresh = offset if run.fresh is None else run.fresh
