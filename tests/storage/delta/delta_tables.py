@@ -18,6 +18,7 @@ from tidemark_persist.storage.mounted_settings import Options
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
 from tidemark_replica.storage.delta import source
+from tidemark_replica.storage.delta.copies import pauses
 from tidemark_replica.storage.delta.copies.table_copies import TableCopies
 from tidemark_replica.storage.delta.inspect import tables_of
 from tidemark_replica.storage.delta.source import DeltaIngestion
@@ -27,6 +28,7 @@ from tidemark_replica.storage.leftovers import Leftovers
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("amount", pa.float64()), ("day", pa.date32())])
 Row = tuple[Any, ...]
 source.WAIT_SECONDS = 60.0  # a tick has the first rows of small tables, however busy the machine is
+pauses.PAUSE_SECONDS = 0.0  # histories have gaps more often than tables upstream
 
 
 class Upstream:

@@ -8,9 +8,9 @@ A version's log and files are never changed, so another process reads the same r
 Where they were removed, or the table is no longer the one that was bound, that table stops and the others go on. With
 `onGap: resnapshot` such a gap does not stop the table for good: it stands still while the difference is copied, and a
 new binding, of another table where there is one, takes the place of those that the shard does not have yet, which are
-left out from then on. The same holds of a version that violates the primary key, once there is a later one, at the next
-`resume`: each such copy reads the whole table. A process remembers the version that violates the key, and does not read
-it again.
+left out from then on; copies that follow one another closely have pauses. The same holds of a version that violates the
+primary key, once there is a later one, at the next `resume`: each such copy reads the whole table. A process remembers
+the version that violates the key, and does not read it again.
 
 Bindings of copied versions are never staged by another process. One whose process died before the rows were there is
 void: the table is copied anew, and the next binding takes the place of the void one.
@@ -57,7 +57,7 @@ class DeltaIngestion(Source):
         """`options`: of tables in buckets. `copies`: those of this ingestion, which outlive the source; else it has
         copies of its own."""
         self._copies, self._has_own_copies = copies or TableCopies(), copies is None
-        self._violating = self._copies.violating
+        self._violating, self._pauses = self._copies.violating, self._copies.pauses
         self._tables = {table.name: FollowedTable(table, options) for table in spec.tables}
         self._copies.keep(self._tables)
         self._bound: dict[str, BoundVersion] = {}
@@ -115,8 +115,9 @@ class DeltaIngestion(Source):
             if name not in self._bound and self._shards[name].state().upper > 0:
                 self._copies.give_up(name)
                 raise SourceUnusable(f"table {name}: its first rows were appended after all")
-        begun = [name for name in waiting if self._copies.find(name) is None]
+        begun = [name for name in waiting if self._copies.find(name) is None and not self._pauses.seconds_left(name)]
         for name in begun:
+            self._pauses.note_begin(name)
             self._copies.begin(self._copy(name, time))
         self._copies.wait(begun, WAIT_SECONDS)
         found = []
@@ -126,6 +127,7 @@ class DeltaIngestion(Source):
             if copy is None or not copy.has_ended or copy.time > time:  # the clock went back
                 continue
             if (failure := copy.failure) is not None:
+                self._pauses.note_end(name)
                 self._copies.give_up(name)
                 self._gaps.pop(name, None)
                 self._stop(name, failure)
@@ -189,6 +191,7 @@ class DeltaIngestion(Source):
             raise
         for ingested in copied:  # from here on the shard may have the files: they are not to be deleted
             staged[ingested.id] = self._copies.take(ingested.table.name)
+            self._pauses.note_end(ingested.table.name)
             self._first_times[ingested.id] = time
         return staged
 
@@ -222,7 +225,10 @@ class DeltaIngestion(Source):
             return None
 
     def warning(self) -> str:
-        return "; ".join(f"{why}; the newest version is copied" for why in self._gaps.values())
+        return "; ".join(
+            f"{why}; the newest version is copied{', after a pause' if self._pauses.seconds_left(name) else ''}"
+            for name, why in self._gaps.items()
+        )
 
     def activity(self) -> str:
         reading = self._reading

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping
 from time import monotonic
 
 from tidemark_persist import Shard, StagedFile
+from tidemark_replica.storage.delta.copies.pauses import CopyPauses
 from tidemark_replica.storage.delta.copies.table_copy import TableCopy
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.key_checks import ViolatingVersions
@@ -28,10 +29,11 @@ from tidemark_replica.storage.errors import SourceUnusable
 class TableCopies:
     """The copies of one ingestion, and the threads that make them while there are some. Callable from any thread.
 
-    `violating`: the versions that sources of the ingestion found to violate a primary key."""
+    `violating`: the versions that sources of the ingestion found to violate a primary key. `pauses`: those before the
+    next copies, which a source keeps."""
 
     def __init__(self) -> None:
-        self.violating = ViolatingVersions()
+        self.violating, self.pauses = ViolatingVersions(), CopyPauses()
         self._copies: dict[str, TableCopy] = {}
         self._given_up: list[TableCopy] = []
         self._changed = threading.Condition()
