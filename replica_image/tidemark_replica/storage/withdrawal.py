@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 from tidemark_persist import DIFF, ERROR, FilePart, Shard, read_part
 from tidemark_protocol.types import Column
 
+LEASE_SECONDS = 600.0
+"""The lease is renewed while rows are read. Vacuum waits so long where the process dies."""
 Told = Callable[[int], None]
 """A function that a reader calls with the number of bytes that it has read since the last call."""
 
@@ -27,9 +29,10 @@ class Withdrawal:
 
     def updates(self, told: Told = lambda _: None) -> Generator[pa.RecordBatch, None, None]:
         """Rows with `__diff`, not consolidated."""
-        with self._shard.lease():
+        with self._shard.lease(LEASE_SECONDS) as lease:
             for part in self._file_parts():
                 for batch in telling(read_part(part, columns=self._columns), part.size, part.rows, told):
+                    lease.keep()
                     at = batch.schema.get_field_index(DIFF)
                     yield batch.set_column(at, batch.schema.field(at), pc.negate(batch.column(at)))
 
