@@ -193,7 +193,7 @@ def check_rows(before: Shard, shard: Shard, keys: list[str], staged: list[Staged
                 raise TableStopped(
                     ROWS_DIFFER,
                     f"{text} those of the table before it: a value does not fit its new column, or partitions have "
-                    "records of one key; give the table another name",
+                    f"records of one key; {_for_good(table)}",
                 )
 
 
@@ -221,6 +221,17 @@ def _staged(shard: Shard, staged: list[StagedFile], schema: pa.Schema) -> Iterat
 
 def records_gone(table: KafkaTable, why: str) -> TableStopped:
     """The error of a table with further columns, for this reason."""
-    name = spec_name(table.name)
-    text = f"table {name} cannot begin with its further columns: the records that it read cannot be read again"
-    return TableStopped(RECORDS_GONE, f"{text}: {why}; give the table another name")
+    return TableStopped(RECORDS_GONE, f"{text_of_gone(table, why)}; {_for_good(table.name)}")
+
+
+def text_of_gone(table: KafkaTable, why: str) -> str:
+    """The text of a table that cannot have further columns, for this reason."""
+    text = "cannot begin with its further columns: the records that it read cannot be read again"
+    return f"table {spec_name(table.name)} {text}: {why}"
+
+
+def _for_good(table: str) -> str:
+    """The effect on readers, and what to do: the name means the table that does not begin."""
+    name = spec_name(table)
+    wait = f"Dataflows of before read on, and new readers of {name} wait for good"
+    return f"{wait}: remove {name} from the spec, and add a table of another name"

@@ -23,7 +23,7 @@ from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.kafka.connection import REQUEST_SECONDS, KafkaClients
 from tidemark_replica.storage.kafka.followed_topic import checked
 from tidemark_replica.storage.kafka.positions import Position, positions
-from tidemark_replica.storage.kafka.read_again import records_gone, why_unknown
+from tidemark_replica.storage.kafka.read_again import text_of_gone, why_unknown
 from tidemark_replica.storage.kafka.topics import Topics
 from tidemark_replica.storage.staged_bindings import StagedBindings
 
@@ -41,7 +41,7 @@ def check_records(table: KafkaTable, clients: KafkaClients, pinned: IngestionDes
         if why is None and table.envelope != "upsert":
             why = _why_compacted(table, admin)
     if why is not None:
-        raise SourceUnusable(str(records_gone(table, why)))
+        raise SourceUnusable(f"{text_of_gone(table, why)}; give the table another name")
 
 
 def _position(table: KafkaTable, pinned: IngestionDescription) -> Position | None:
