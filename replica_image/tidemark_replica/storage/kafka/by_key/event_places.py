@@ -94,7 +94,7 @@ class EventPlaces:
                 return True
             before = None  # a log that was restored
         by_log.pop(log, None)
-        by_log[log] = at if before is None else _later(at, before["ms"])
+        by_log[log] = at if before is None else _with_latest_time(at, before["ms"])
         while len(by_log) > LOGS_MAX:
             del by_log[next(iter(by_log))]
         return False
@@ -119,7 +119,9 @@ class EventPlaces:
                 log = places.logs[of[row]]
                 before = by_log.pop(log, None)
                 latest = int(places.ms[of == of[row]].max())
-                by_log[log] = _later(places.place(row), latest if before is None else max(latest, before["ms"]))
+                by_log[log] = _with_latest_time(
+                    places.place(row), latest if before is None else max(latest, before["ms"])
+                )
             return np.zeros(len(of), np.bool_)
         return np.array([self.is_repeated(partition, places.place(row)) for row in range(len(of))], np.bool_)
 
@@ -142,7 +144,7 @@ def place_of(origin: Origin) -> Place | None:
     return None
 
 
-def _later(place: Place, ms: int) -> Place:
+def _with_latest_time(place: Place, ms: int) -> Place:
     """The place at the later one of its time and this one."""
     return place | {"ms": max(place["ms"], ms)}
 
