@@ -39,7 +39,7 @@ def test_a_key_longer_than_a_segment_comes_in_one_range(tmp_path: Path, monkeypa
 
 
 def test_the_state_of_a_step_over_several_times_is_written_as_of_its_last(tmp_path: Path) -> None:
-    """What is inserted and deleted meanwhile is not written, and no later merge has to move times."""
+    """Rows that are inserted and deleted meanwhile are not written, and no later merge has to move times."""
     driver, written = Driver(tmp_path, Manifest.empty(A, LAYOUT, 5)), []
     for context, commit in (
         (driver.context(5, 9), StepRuns.commit),
