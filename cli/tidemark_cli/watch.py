@@ -176,7 +176,7 @@ class _Changes:
     def reply(self, reply: Message) -> None:
         """Print its new and changed rows; rows that are gone are forgotten."""
         messages, is_table = getattr(reply, self._listing.rows), self._output == "table"
-        rows = self._listing.table(reply) if is_table else messages
+        rows: Sequence[Any] = self._listing.table(reply) if is_table else messages
         keys = [tuple(values(message, self._listing.key)) for message in messages]
         shown = [self._without_clock(row) if is_table else row.SerializeToString(deterministic=True) for row in rows]
         changed = [row for key, row, now in zip(keys, rows, shown, strict=True) if self._printed.get(key) != now]

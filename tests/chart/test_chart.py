@@ -164,7 +164,7 @@ def test_pgwire_understands_its_arguments() -> None:
     assert options.gateway_ca == mounts["gateway"] / "ca.crt"
     [secret] = [volume["secret"] for volume in spec["volumes"] if volume["name"] == "gateway"]
     assert (secret["secretName"], [item["key"] for item in secret["items"]]) == ("query-tls", ["ca.crt"])
-    assert (options.write_bytes, options.idle_in_transaction_seconds) == (4 << 30, 60)
+    assert (options.write_bytes, options.idle_seconds) == (4 << 30, 60)
     assert options.transaction_seconds == 900
     [room] = [volume["emptyDir"]["sizeLimit"] for volume in spec["volumes"] if volume["name"] == "tmp"]
     assert int(room) > options.write_bytes

@@ -262,7 +262,7 @@ def test_refusals_have_a_code(catalogue: Catalogue, sql: str, sqlstate: str) -> 
 
 
 def test_event_loop_goes_on_during_an_answer(catalogue: Catalogue) -> None:
-    """The statement computes until its limit of time; on the loop, nothing would tick meanwhile."""
+    """The statement computes until its limit of one second; on the loop, nothing would tick meanwhile."""
     sql = "SELECT count(*) FROM pg_attribute a, pg_attribute b, pg_attribute c WHERE a.attname || b.attname < c.attname"
 
     async def counted() -> int:
@@ -275,7 +275,7 @@ def test_event_loop_goes_on_during_an_answer(catalogue: Catalogue) -> None:
                 ticks += 1
 
         ticking = asyncio.create_task(tick())
-        with pytest.raises(CatalogueError, match="computes for too long"):
+        with pytest.raises(CatalogueError, match="may compute for"):
             await catalogue.answer(sql, (), RELATIONS)
         ticking.cancel()
         return ticks

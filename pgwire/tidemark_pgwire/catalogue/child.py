@@ -4,8 +4,8 @@
 
 Its standard input is its end of the connection.
 
-What computes without end, or takes memory without end, ends this process and nothing else: a parser of SQL, a regular
-expression and a function of DuckDB cannot be interrupted from within.
+A question that computes without end, or takes memory without end, ends this process and nothing else: a parser of SQL,
+a regular expression and a function of DuckDB cannot be interrupted from within.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidemark_pgwire.catalogue.facts import CatalogueError
 MEMORY_MAX = 512 << 20
 """Bytes of data, also those that are reserved alone. Below 400 MiB DuckDB ends by a signal where it could say why."""
 CPU_SECONDS = 3
-"""The CPU time of a question, with its parse."""
+"""The CPU time of a question, with its parse. DuckDB's own limit ends a statement before that."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def _answer(question: Question) -> CatalogueReply | CatalogueError:
     try:
         return reply_to(question)
     except CatalogueError as error:
-        return error
+        return CatalogueError(error.sqlstate, str(error))
     except MemoryError:
         return CatalogueError("53200", "a statement about the catalogue needs too much memory; ask for less")
     except Exception as error:

@@ -3,13 +3,16 @@
     tables, macros, lookups ──► made ──► configuration locked ──► one SELECT ──► Arrow
 
 A statement of a user reaches it only through `sql/rewriting`, which admits relations, functions and constructs by name.
-This module is the second wall: no files, no extensions, no network, no settings; bounded memory and rows. A function
-that runs cannot be interrupted, and its texts are not part of DuckDB's limit of memory: `child` bounds both, and time.
+This module is the second wall: no files, no extensions, no network, no settings; bounded memory, time and rows.
+A function that runs is not interrupted, and its texts are not part of DuckDB's limit of memory: `child` bounds both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import duckdb
@@ -17,8 +20,11 @@ import pyarrow as pa
 
 from tidemark_pgwire.catalogue.facts import CatalogueError
 
+CPU_MAX_S, TIME_MAX_S = 1.0, 10.0
+"""The processor time and the time that a statement may take. The latter is longer, for a busy machine."""
 ANSWER_MAX_BYTES = 16 << 20
 _BATCH_ROWS = 10_000
+_LOOK_S = 0.05
 _CONFIGURATION: Mapping[str, str] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -49,7 +55,11 @@ def answer(statement: SandboxStatement) -> pa.Table:
         with duckdb.connect(":memory:", config=dict(_CONFIGURATION)) as connection:
             _fill(connection, statement)
             connection.execute("SET lock_configuration = true")
-            return _read(connection, statement.sql)
+            with _limited(connection):
+                return _read(connection, statement.sql)
+    except duckdb.InterruptException as error:
+        message = f"a statement about the catalogue may compute for {CPU_MAX_S:g} s; ask for less"
+        raise CatalogueError("57014", message) from error
     except duckdb.OutOfMemoryException as error:
         raise CatalogueError("53200", "a statement about the catalogue needs too much memory; ask for less") from error
     except duckdb.ConversionException as error:
@@ -77,6 +87,29 @@ def _fill(connection: duckdb.DuckDBPyConnection, statement: SandboxStatement) ->
         connection.unregister("given")
     for macro in statement.macros:
         connection.execute(macro)
+
+
+@contextmanager
+def _limited(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupts what takes longer than it may, again and again, as an interruption between two calls is lost. DuckDB
+    computes in the calling thread alone, so the time of that thread is the statement's."""
+    ended, began = threading.Event(), time.monotonic()
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    used_before = time.clock_gettime(clock)
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_S):
+            used, passed = time.clock_gettime(clock) - used_before, time.monotonic() - began
+            if used > CPU_MAX_S or passed > TIME_MAX_S:
+                connection.interrupt()
+
+    watcher = threading.Thread(target=watch, name="catalogue-limit", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def _read(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
