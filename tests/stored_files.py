@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tidemark_replica.arrangement.spines.manifest import Manifest
 
 
 def stored_files(root: Path) -> set[str]:
@@ -15,6 +17,11 @@ def stored_files(root: Path) -> set[str]:
         with suppress(FileNotFoundError, NotADirectoryError):
             found |= {f"{folder.name}/{file.name}" for file in folder.iterdir()}
     return found
+
+
+def live_files(manifests: Iterable[Manifest]) -> frozenset[str]:
+    """The files that these manifests need."""
+    return frozenset().union(*(m.files for m in manifests))
 
 
 @contextmanager

@@ -16,9 +16,8 @@ from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, d
 from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.variants.faults import Fault, run_faulty
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import OutOfMemory, StepCancelled, StepFailed
 from tidemark_replica.render.execution import prepare

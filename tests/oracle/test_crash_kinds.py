@@ -24,10 +24,9 @@ from tests.oracle.variants import read_index
 from tests.oracle.variants.faults import Fault, run_faulty
 from tests.render.sharing.test_own_indexes import described, reads
 from tests.render.sharing.test_shared_arrangements import BOTH
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution import prepare
 

@@ -20,10 +20,9 @@ from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.tables import T
 from tests.oracle.variants.faults import Fault
 from tests.step_worker.faulty_worker import command
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import refs
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import StepCancelled, StepFailed
 from tidemark_replica.render.step_worker.pool import StepWorkers

@@ -21,11 +21,10 @@ from tests.oracle.variants import TASKS, read_index
 from tests.oracle.variants.in_process import InPieces, InProcessRunner, NeedsCatalyst, in_process
 from tests.oracle.variants.in_tasks import InTasks
 from tests.step_worker.shared import step_workers
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.dataflow import DataflowDescription, SourceImport
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
 pytestmark = [pytest.mark.spark, pytest.mark.broad]

@@ -18,9 +18,9 @@ from tests.oracle.recursions.recursive_joins import JOINS
 from tests.oracle.recursions.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
 from tests.oracle.recursions.recursive_queries import QUERIES
 from tests.oracle.variants.faults import Fault, run_faulty
+from tests.stored_files import live_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import recursion
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution import prepare

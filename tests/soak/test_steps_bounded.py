@@ -15,9 +15,9 @@ from tests.oracle.harness import INDEX, DataflowHarness, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.spines.manifest import Manifest, live_files
+from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.spine import FAN_IN, SMALL_ROWS
 
 pytestmark = pytest.mark.spark

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, contents, updates
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_replica.arrangement.batches.batch import BatchTimes
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import (
@@ -17,7 +17,7 @@ from tidemark_replica.arrangement.errors import (
     UnknownArrangement,
 )
 from tidemark_replica.arrangement.rows.layout import Layout
-from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest, live_files
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.step import FULL, MUCH_BYTES, SCARCE, BatchWriter, StepContext, StepId
 from tidemark_replica.arrangement.store import ArrangementStore

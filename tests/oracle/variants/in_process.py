@@ -21,10 +21,9 @@ from tests.checked_patches import CheckedPatches
 from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.histories import History, Table
 from tests.oracle.variants import PiecewiseStage
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import build
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed

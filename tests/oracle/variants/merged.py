@@ -17,11 +17,10 @@ from pathlib import Path
 from tests.checked_patches import CheckedPatches
 from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.variants.in_tasks import InTasks
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines import merge_policy, spine
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.execution import background_merges
 from tidemark_replica.render.execution.runner import FragmentRun

@@ -17,13 +17,12 @@ from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU, T
 from tests.oracle.variants.in_process import InProcessRunner, in_process
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import LocalId
 from tidemark_protocol.plan.lir import Get, Let
 from tidemark_replica.arrangement.spines import merge_policy, spine
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore

@@ -13,13 +13,12 @@ from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tests.oracle.variants.in_process import InProcessRunner, in_process
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tests.stuck_folders import StuckFolders
 from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement import store as store_module
 from tidemark_replica.arrangement.spines import spine
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import dataflow as dataflow_module
 from tidemark_replica.render.dataflow import RenderedDataflow

@@ -21,9 +21,8 @@ from tests.oracle.histories import History, random_history
 from tests.oracle.plans import GET_T, GET_U
 from tests.oracle.tables import TU, T
 from tests.oracle.variants.in_process import in_process
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed

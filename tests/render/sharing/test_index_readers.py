@@ -17,7 +17,7 @@ from tests.oracle.plans import GET_T, GET_U, joined
 from tests.oracle.tables import TU
 from tests.oracle.variants.faults import Fault, run_faulty
 from tests.render.sharing.test_index_imports import IMPORTED, INDEXED, importing
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tests.waiting import BOUND
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import JoinProblem
@@ -26,7 +26,6 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.lir import Plan, refs
 from tidemark_protocol.types import BOOLEAN
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution import prepare

@@ -20,7 +20,7 @@ from tests.oracle.variants import compacted, read_index
 from tests.oracle.variants.in_process import InPieces, in_process, interrupted
 from tests.oracle.variants.in_tasks import InTasks
 from tests.render.sharing.test_shared_arrangements import BOTH, FIRST, FailsAt, ands, failing, join
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.mfp import FilterProject
@@ -32,7 +32,6 @@ from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, Inde
 from tidemark_protocol.plan.lir import Get, LetRec, Plan, RecursiveBinding, Union, refs
 from tidemark_protocol.types import BOOLEAN, Column
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed

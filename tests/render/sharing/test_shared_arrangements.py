@@ -19,7 +19,7 @@ from tests.oracle.tables import TU, T
 from tests.oracle.variants import read_index
 from tests.oracle.variants.in_process import InPieces, InProcessRunner, in_process, interrupted
 from tests.oracle.variants.in_tasks import InTasks
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_planner.lir.shared_arrangements import share_arrangements
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions.registry import call
@@ -41,7 +41,6 @@ from tidemark_protocol.plan.lir import (
     refs,
 )
 from tidemark_protocol.types import BIGINT
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.runner import FragmentRun

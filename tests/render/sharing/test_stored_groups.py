@@ -18,7 +18,7 @@ from tests.oracle.tables import TU, T
 from tests.oracle.variants import read_index
 from tests.oracle.variants.in_process import in_process, interrupted
 from tests.render.sharing.test_shared_arrangements import BOTH, FIRST, WAYS, FailsAt, ands, join, key_reads, kinds, run
-from tests.stored_files import stored_files
+from tests.stored_files import live_files, stored_files
 from tidemark_planner.lir.shared_arrangements import share_arrangements, share_in_each
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.frontier import Frontier
@@ -43,7 +43,6 @@ from tidemark_protocol.plan.lir import (
     refs,
 )
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column, ColumnType
-from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.reduce import collation
 

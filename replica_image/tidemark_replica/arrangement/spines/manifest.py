@@ -98,8 +98,3 @@ class Manifest:
             value["since"],
             batches_from_json(value["batches"]),
         )
-
-
-def live_files(manifests: Iterable[Manifest]) -> frozenset[str]:
-    """The files that these manifests need."""
-    return frozenset().union(*(m.files for m in manifests))
