@@ -13,8 +13,8 @@ from tidemark_protocol.functions.registry import call as made_call
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, SqlType
 from tidemark_replica.arrangement.rows.columns import fixed
-from tidemark_replica.arrangement.rows.updates import Array, Bools
-from tidemark_replica.evaluator.result import Result, any_of, column, in_order, valid
+from tidemark_replica.arrangement.rows.updates import Array
+from tidemark_replica.evaluator.result import Result, any_of, column, in_order, is_true, valid
 from tidemark_replica.values.arrow_types import arrow_type
 from tidemark_replica.values.literals import literal_value
 
@@ -43,7 +43,7 @@ def null_safe(call: Call, arguments: list[Result]) -> Result:
     """`<=>` evaluates both sides, and is never NULL."""
     left, right = (a.values for a in arguments)
     here, there = valid(left), valid(right)
-    equal = _true(_compared("=", left, right))
+    equal = is_true(_compared("=", left, right))
     return Result(pa.array((equal & here & there) | ~(here | there)), any_of(*(a.failed for a in arguments)))
 
 
@@ -94,10 +94,6 @@ def _compared(operator: str, left: Array, right: Array) -> Array:
     if pa.types.is_boolean(left.type) and operator != "=":
         left, right = left.cast(pa.int8()), right.cast(pa.int8())
     return _ARROW[operator](left, right)
-
-
-def _true(values: Array) -> Bools:
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False))
 
 
 def _equal(a: Any, b: Any) -> Any:

@@ -6,7 +6,6 @@ fail only where they are taken. `render/expressions/failable_sql.py` is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 from tidemark_protocol.plan.expr import Call
 from tidemark_replica.arrangement.rows.updates import Array, Bools
 from tidemark_replica.evaluator.comparisons import is_plain
-from tidemark_replica.evaluator.result import Result, any_of, valid
+from tidemark_replica.evaluator.result import Result, any_of, is_true, valid
 from tidemark_replica.values.arrow_types import arrow_type
 
 
@@ -28,16 +27,10 @@ def negation(call: Call, arguments: list[Result]) -> Result:
     return Result(pc.invert(arguments[0].values), arguments[0].failed)
 
 
-def conjunction(call: Call, arguments: list[Result]) -> Result:
-    return _connective(arguments, pc.and_kleene, decides=False)
-
-
-def disjunction(call: Call, arguments: list[Result]) -> Result:
-    return _connective(arguments, pc.or_kleene, decides=True)
-
-
-def _connective(parts: Sequence[Result], combine: Callable[[Array, Array], Array], *, decides: bool) -> Result:
-    value = reduce(combine, (p.values for p in parts))
+def connective(call: Call, parts: list[Result]) -> Result:
+    """AND, which a false part decides, and OR, which a true one does."""
+    decides = call.function == "or"
+    value = reduce(pc.or_kleene if decides else pc.and_kleene, (p.values for p in parts))
     failed = any_of(*(p.failed for p in parts))
     if failed is None:
         return Result(value)
@@ -81,12 +74,6 @@ def coalesce(call: Call, arguments: list[Result]) -> Result:
         made, failed = _take(made, failed, taken, Result(argument.values))
         open_ = open_ & ~taken
     return Result(made, any_of(failed))
-
-
-def is_true(values: Array) -> Bools:
-    """A mask of the values that are neither false nor NULL."""
-    whole = pc.fill_null(values, False) if values.null_count else values
-    return np.asarray(whole.to_numpy(zero_copy_only=False))
 
 
 def _take(made: Array, failed: Bools, taken: Bools, value: Result) -> tuple[Array, Bools]:

@@ -33,8 +33,7 @@ from tidemark_replica.arrangement.rows.updates import (
     times,
 )
 from tidemark_replica.evaluator.functions import Evaluate, admits_expression, compiled
-from tidemark_replica.evaluator.logic import is_true
-from tidemark_replica.evaluator.result import Result
+from tidemark_replica.evaluator.result import Result, as_type, is_true
 from tidemark_replica.evaluator.simplified import can_fail, may_be_constant
 from tidemark_replica.values.arrow_types import arrow_type
 from tidemark_replica.values.error_text import error_text
@@ -93,7 +92,7 @@ class _Compiled:
         shown = [after.column(i) for i in self.projection]
         failures += [after.error(i) for i in dict.fromkeys(self.projection)]
         time, diff = (times(oks), diffs(oks)) if all_kept else (times(oks)[rows], diffs(oks)[rows])
-        columns = [canonical(_conform(s.values, t)) for s, t in zip(shown, self.types, strict=True)]
+        columns = [canonical(as_type(s.values, t)) for s, t in zip(shown, self.types, strict=True)]
         return _with_errors(columns, time, diff, [f for f in failures if f is not None])
 
 
@@ -159,10 +158,6 @@ class _Row:
 
 
 Errors = np.ndarray[tuple[int], np.dtype[np.object_]] | None
-
-
-def _conform(values: Array, type: pa.DataType) -> Array:
-    return values if values.type == type else values.cast(type)
 
 
 def _with_errors(columns: Sequence[Array], time: Ints, diff: Ints, failures: Sequence[object]) -> Updates:

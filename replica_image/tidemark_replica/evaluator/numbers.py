@@ -16,7 +16,7 @@ from tidemark_protocol import decimals
 from tidemark_protocol.plan.expr import Call
 from tidemark_replica.arrangement.rows.columns import fixed
 from tidemark_replica.arrangement.rows.updates import Bools
-from tidemark_replica.evaluator.result import Result, any_of, column, in_order, valid
+from tidemark_replica.evaluator.result import Result, any_of, as_type, column, in_order, valid
 from tidemark_replica.evaluator.wide_decimals import admits_wide, wide
 from tidemark_replica.values.arrow_types import arrow_type
 
@@ -57,7 +57,7 @@ def _of_decimals(call: Call, arguments: list[Result]) -> Result:
         failed = in_order(arguments)
         return Result(made, failed if wrong is None else any_of(failed, wrong))
     made = _DECIMAL[call.function](left, right)
-    return Result(_as(made, arrow_type(call.type)), in_order(arguments))
+    return Result(as_type(made, arrow_type(call.type)), in_order(arguments))
 
 
 def admits_division(call: Call) -> bool:
@@ -105,22 +105,15 @@ def admits_sign(call: Call) -> bool:
     return not call.type.is_decimal or call.type.precision <= 34
 
 
-def negated(call: Call, arguments: list[Result]) -> Result:
-    return _signed(call, arguments, "negate")
-
-
-def absolute(call: Call, arguments: list[Result]) -> Result:
-    return _signed(call, arguments, "abs")
-
-
-def _signed(call: Call, arguments: list[Result], function: str) -> Result:
+def signed(call: Call, arguments: list[Result]) -> Result:
+    """`negate` and `abs`."""
     values, type = arguments[0].values, arrow_type(call.type)
     if call.type.is_decimal:
-        made = pc.negate(values) if function == "negate" else pc.abs(values)
-        return Result(_as(made, type), arguments[0].failed)
+        made = pc.negate(values) if call.function == "negate" else pc.abs(values)
+        return Result(as_type(made, type), arguments[0].failed)
     present, of = valid(values), cast("NDArray[np.int64]", fixed(values))
     with np.errstate(all="ignore"):
-        made = -of if function == "negate" else np.abs(of)
+        made = -of if call.function == "negate" else np.abs(of)
     if call.type.is_floating:
         return Result(column(made, type, present), arguments[0].failed)
     wrong = present & (of == np.iinfo(of.dtype).min)
@@ -134,10 +127,6 @@ def _beyond(values: Any, type: pa.DataType) -> Bools:
 
 def _narrow(values: Any, type: pa.DataType) -> Any:
     return values.astype(f"i{type.bit_width // 8}")
-
-
-def _as(values: Any, type: pa.DataType) -> Any:
-    return values if values.type == type else values.cast(type)
 
 
 _OPERATORS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}

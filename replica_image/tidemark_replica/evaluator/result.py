@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidemark_replica.arrangement.rows.columns import validity
 from tidemark_replica.arrangement.rows.updates import Array, Bools
@@ -41,6 +42,17 @@ def column(values: Any, type: pa.DataType, present: Bools) -> Array:
     elif pa.types.is_timestamp(type):
         return pa.array(values, pa.int64(), mask=None if present.all() else ~present).view(type)
     return pa.array(values, type, mask=None if present.all() else ~present)
+
+
+def is_true(values: Array) -> Bools:
+    """A mask of the values that are neither false nor NULL."""
+    whole = pc.fill_null(values, False) if values.null_count else values
+    return np.asarray(whole.to_numpy(zero_copy_only=False))
+
+
+def as_type(values: Array, type: pa.DataType) -> Array:
+    """The values as a column of the type."""
+    return values if values.type == type else values.cast(type)
 
 
 def any_of(*masks: Bools | None) -> Bools | None:
