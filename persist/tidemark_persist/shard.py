@@ -311,11 +311,6 @@ class Shard(ShardReader):
         """Does one piece of maintenance, in any thread. Appends continue meanwhile."""
         self._maintenance.run(work)
 
-    def delete(self) -> None:
-        """Deletes the shard. Other writers get `ShardDeleted`."""
-        with self._lock:
-            remove_everything(self._log.storage, self.shard_id, self._log)
-
     def _append_rows(self, append: Append, rows: pa.Table) -> Appended | UpperMismatch:
         """Writes the rows and appends the file; removes the file if it certainly was not appended."""
         file = write_file(self._log.storage, [rows], self._table_schema)

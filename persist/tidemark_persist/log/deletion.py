@@ -43,13 +43,13 @@ def refuse_deleted(storage: Storage, shard_id: str | None = None) -> None:
         raise ShardDeleted(f"shard {storage.location} is being deleted; finish that first (`delete_shard`)")
 
 
-def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None = None) -> None:
+def remove_everything(storage: Storage, shard_id: ShardId) -> None:
     """Deletes the shard, from wherever an earlier attempt stopped. Raises StorageError after SECONDS_MAX: a slow
     deletion must not remove files of a shard that is created after a faster one has finished."""
     until = time.monotonic() + SECONDS_MAX
     owner = read_tombstone(storage)
     if owner is None:
-        owner = _write_tombstone(storage, shard_id, log, until)
+        owner = _write_tombstone(storage, shard_id, until)
         if owner is None:
             return
     if owner != shard_id:
@@ -90,10 +90,10 @@ def _remaining_files(storage: Storage) -> list[str]:
     return [file.path for folder in folders for file in storage.list(folder) if file.path != TOMBSTONE]
 
 
-def _write_tombstone(storage: Storage, shard_id: ShardId, log: DeltaLog | None, until: float) -> str | None:
+def _write_tombstone(storage: Storage, shard_id: ShardId, until: float) -> str | None:
     """Stops all writers and writes the tombstone. Returns the owner; None if there is no shard."""
     try:
-        log = log or DeltaLog(storage)
+        log = DeltaLog(storage)
     except ShardNotFound:
         return None
     owner = str(log.table.metadata().configuration.get(OWNER))

@@ -379,15 +379,11 @@ def test_rows_at_no_complete_time_are_refused_until_they_are_gone(tmp_path: Path
     assert read(writer) == in_the_table(tmp_path / "t") == {("a", 1): 1, ("d", 4): 1}
 
 
-@pytest.mark.parametrize("by_new_handle", [False, True])
-def test_a_shard_with_rows_at_no_complete_time_can_be_deleted(tmp_path: Path, by_new_handle: bool) -> None:
+def test_a_shard_with_rows_at_no_complete_time_can_be_deleted(tmp_path: Path) -> None:
     writer = opened(tmp_path / "t")
     append(writer, ("a", 1))
     insert(tmp_path / "t", ("c", 3), 7)
-    if by_new_handle:
-        delete_shard(str(tmp_path / "t"), "s")
-    else:
-        writer.delete()
+    delete_shard(str(tmp_path / "t"), "s")
     assert not (tmp_path / "t" / "_delta_log").exists()
 
 

@@ -166,7 +166,7 @@ def test_deleted_shard_stops_its_writers_and_frees_the_location(place: Place) ->
     shard.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
     with pytest.raises(ShardMismatch):
         delete_shard(location, "other")
-    shard.delete()
+    delete_shard(location, "s")
     delete_shard(location, "s")  # again: nothing to do
 
     assert place.left() == []
@@ -180,7 +180,7 @@ def test_a_writer_during_a_deletion_leaves_no_folder_on_the_disk(tmp_path: Path)
     shard, other = (create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s") for _ in range(2))
     shard.compare_and_append(batch([(("a", 1), 0, 1)]), expected_upper=0, new_upper=1, term=1)
     due = shard.maintenance_due()
-    other.delete()
+    delete_shard(other.location, "s")
 
     late: list[Callable[[], object]] = [
         lambda: shard.compare_and_append(batch([(("b", 2), 1, 1)]), expected_upper=1, new_upper=2, term=1),
@@ -330,8 +330,8 @@ def test_handle_of_a_deleted_shard_never_touches_the_one_made_again(place: Place
 def test_crash_in_a_deletion_is_finished_by_the_next_one(place: Place) -> None:
     """With the tombstone there, nobody opens what is half gone; with it gone, nothing is left."""
     location = place.location
-    shard, writer = (create_or_open(location, COLUMNS, shard_id="s") for _ in range(2))
-    shard.delete()
+    writer = create_or_open(location, COLUMNS, shard_id="s")
+    delete_shard(location, "s")
     create_or_open(location, COLUMNS, shard_id="s")
     (place.folder / TOMBSTONE).parent.mkdir(exist_ok=True)
     (place.folder / TOMBSTONE).write_text('{"shard": "s"}')

@@ -12,7 +12,7 @@ import pytest
 from tests.persist.model import COLUMNS, batch, changes, contents
 from tests.s3_fixtures import Place
 from tests.waiting import BOUND
-from tidemark_persist import DIFF, TIME, DataFile, MaintenancePolicy, Shard, create_or_open
+from tidemark_persist import DIFF, TIME, DataFile, MaintenancePolicy, Shard, create_or_open, delete_shard
 from tidemark_persist.maintenance.compaction import GROWTH, choose, rewrite, run_of
 from tidemark_persist.maintenance.maintenance import Checkpoint, Compact, Vacuum
 from tidemark_persist.times import Time
@@ -284,7 +284,7 @@ def test_crash_in_the_middle_of_a_lease_leaves_a_draft_that_holds_nothing_up(pla
     fill(shard, 20, tidy=True)
 
     assert data_files(place) == live_files(shard)
-    shard.delete()
+    delete_shard(shard.location, shard.shard_id)
     assert place.left() == []
 
 

@@ -27,6 +27,7 @@ from tidemark_persist import (
     put_if_absent,
     read_part,
 )
+from tidemark_persist.log.deletion import remove_everything
 from tidemark_persist.storage.objects import ANSWERED_SECONDS
 from tidemark_persist.storage.storage import Storage
 
@@ -79,7 +80,7 @@ ASKED: dict[str, Callable[[Shard], object]] = {
     "a listing": lambda shard: storage(shard).list(""),
     "deleting a file": lambda shard: storage(shard).remove("nothing.parquet"),
     "whatever is read": lambda shard: storage(shard).read("nothing.json"),
-    "deleting": lambda shard: shard.delete(),
+    "deleting": lambda shard: remove_everything(storage(shard), shard.shard_id),
     "a claim": lambda shard: put_if_absent(f"{shard.location}-claim", {"attempt": 1}, options(shard)),
 }
 
