@@ -30,6 +30,7 @@ from tidemark_protocol.plan.lir import (
     Union,
     Window,
     inputs_of,
+    preorder,
 )
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.rows.layout import Layout
@@ -245,7 +246,7 @@ def _keys_of_input(join: Join, at: int, get: Get) -> list[tuple[int, ...] | None
 
 def _joins_itself(plan: Plan, name: LocalId) -> bool:
     """Whether the plan reads the binding as both sides of one stage, which reads it once."""
-    return self_joined(plan) == name or any(_joins_itself(below, name) for below in inputs_of(plan))
+    return any(self_joined(node) == name for node in preorder(plan))
 
 
 def _let_rec(scope: Scope, plan: LetRec) -> Stream:

@@ -24,7 +24,7 @@ from typing import Any
 
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription
-from tidemark_protocol.plan.lir import Get, Plan, inputs_of
+from tidemark_protocol.plan.lir import Get, Plan, preorder
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
@@ -211,10 +211,7 @@ def imported_stream(scope: Scope, id: GlobalId) -> Stream:
 
 def gets_of(plan: Plan) -> Iterator[Get]:
     """Yield the reads of a plan by a name."""
-    if isinstance(plan, Get):
-        yield plan
-    for below in inputs_of(plan):
-        yield from gets_of(below)
+    yield from (node for node in preorder(plan) if isinstance(node, Get))
 
 
 def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:

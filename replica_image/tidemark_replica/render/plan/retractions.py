@@ -30,6 +30,7 @@ from tidemark_protocol.plan.lir import (
     TopK,
     Window,
     inputs_of,
+    preorder,
 )
 from tidemark_replica.kernels.ranking.state import Retractions
 
@@ -45,7 +46,7 @@ class RetractionAnalysis:
         self._recursive: set[LocalId] = set()
         self._known: dict[GlobalId | LocalId, Retractions] = {}
         for plan in self._objects.values():
-            for node in _nodes(plan):
+            for node in preorder(plan):
                 if isinstance(node, Let):
                     self._bound.setdefault(node.id, []).append(node.value)
                 elif isinstance(node, LetRec):
@@ -92,9 +93,3 @@ def _most_retractions(found: Iterator[Retractions]) -> Retractions:
 def _of_constant(plan: Constant) -> Retractions:
     has_only_additions = isinstance(plan.rows, tuple) and all(row.diff > 0 for row in plan.rows)
     return Retractions.NEVER if has_only_additions else Retractions.ALWAYS
-
-
-def _nodes(plan: Plan) -> Iterator[Plan]:
-    yield plan
-    for below in inputs_of(plan):
-        yield from _nodes(below)

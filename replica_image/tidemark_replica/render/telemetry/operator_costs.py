@@ -246,13 +246,10 @@ def _mentioned(value: Any, among: Collection[str]) -> Iterator[ArrangementId]:
 
 def _bottom_up(frame: Frame) -> Iterator[p.Pipeline]:
     """Yield all nodes, each after the nodes that it reads."""
+    for below in inputs_of(frame):
+        yield from _bottom_up(below)
     if isinstance(frame, StageFrame):
-        for below in frame.inputs:
-            yield from _bottom_up(below)
         yield from _leaves_first(frame.tree)
-    else:
-        for below in inputs_of(frame):
-            yield from _bottom_up(below)
 
 
 def _leaves_first(tree: p.Pipeline) -> Iterator[p.Pipeline]:
