@@ -22,7 +22,7 @@ from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.kafka.topic_destination import TopicDestination
 from tidemark_replica.sinks.postgres.postgres_destination import PostgresDestination
 from tidemark_replica.sinks.published.table_destination import TableDestination
-from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
+from tidemark_replica.sinks.table.continual_task import ContinualTaskProgress, ContinualTaskSink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.table.refresh_times import RefreshTimes
@@ -47,10 +47,9 @@ def build_sink(
     sink, as_of = export.sink, Frontier.at(of.as_of)
     if isinstance(sink, ClientExport):
         return clients.build(export.id, sink, as_of, jobs, wake)
+    shared, tasks = (handles, watch, jobs, respond, wake), TaskWriter(clients.session)
     if isinstance(sink, ContinualTaskExport):
-        return ContinualTaskSink(
-            export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, TaskWriter(clients.session)
-        )
+        return ContinualTaskSink(export.id, sink.shard, as_of, *shared, ContinualTaskProgress(of.as_of), tasks=tasks)
     progress = None
     if sink.refresh is not None:
         progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
@@ -60,10 +59,7 @@ def build_sink(
         for every_ms, destination in destinations
     )
     check = BackupCheck(sink.shard, [destination for _, destination in destinations], handles, short_publish_jobs)
-    shared = handles, watch, jobs, respond, wake
-    return MaterializedViewSink(
-        export.id, sink.shard, as_of, *shared, progress, publishers, check, TaskWriter(clients.session)
-    )
+    return MaterializedViewSink(export.id, sink.shard, as_of, *shared, progress, publishers, check, tasks)
 
 
 def _destinations(

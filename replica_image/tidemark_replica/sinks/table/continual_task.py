@@ -13,17 +13,10 @@ stands still until its SQL changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.responses import Response
-from tidemark_protocol.plan.dataflow import ShardMetadata
-from tidemark_replica.events.jobs import Pool
-from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.sink_progress import SinkProgress, Staged
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
-from tidemark_replica.sinks.table.task_writes import TaskWriter
 from tidemark_replica.telemetry.error_status import Errors
 
 
@@ -57,27 +50,13 @@ class ContinualTaskSink(MaterializedViewSink):
     """Runs on the command loop; appends on a pool, one at a time."""
 
     corrects = False
-
-    def __init__(
-        self,
-        id: GlobalId,
-        shard: ShardMetadata,
-        as_of: Frontier,
-        handles: ShardHandles,
-        watch: ShardWatch,
-        jobs: Pool,
-        respond: Callable[[Response], None],
-        moved: Callable[[], None] | None = None,
-        tasks: TaskWriter | None = None,
-    ) -> None:
-        self._task = ContinualTaskProgress(as_of.encode())
-        super().__init__(id, shard, as_of, handles, watch, jobs, respond, moved, self._task, tasks=tasks)
+    _progress: ContinualTaskProgress
 
     @property
     def is_full(self) -> bool:
         """Output after an error is not needed."""
-        return super().is_full or bool(self._task.standing_errors)
+        return super().is_full or bool(self._progress.standing_errors)
 
     @property
     def standing_errors(self) -> Errors | None:
-        return Errors(self._task.standing_errors)
+        return Errors(self._progress.standing_errors)
