@@ -7,14 +7,11 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_protocol.plan.reductions import OrderKey
-from tidemark_replica.arrangement.errors import MalformedUpdates
 from tidemark_replica.arrangement.rows.columns import canonical
 from tidemark_replica.arrangement.rows.consolidate import consolidate_sorted
 from tidemark_replica.arrangement.rows.hashing import key_hashes
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, row_columns, times
-from tidemark_replica.arrangement.spines.manifest import ArrangementId
-from tidemark_replica.arrangement.step import StepContext
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,3 @@ def value_ordered_rows(oks: Updates, layout: Layout) -> Any:
     columns = [canonical(c) for c in row_columns(oks)]
     hashes = key_hashes(layout.key_columns(columns), oks.num_rows)
     return consolidate_sorted(layout.assemble(hashes, columns, times(oks), errors(oks), diffs(oks)), layout, 0)
-
-
-def check_state(context: StepContext, state: ArrangementId, layout: Layout) -> None:
-    """Raise MalformedUpdates unless an arrangement has the layout of this operator."""
-    if context.manifest(state).layout != layout:
-        raise MalformedUpdates(f"arrangement {state} has another layout than this operator's state")

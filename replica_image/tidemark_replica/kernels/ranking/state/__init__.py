@@ -1,6 +1,6 @@
 """The state of a ranking: all rows, or the rows that can ever be first.
 
-    FullState        every row, sorted by value      the default
+    RankingState     every row, sorted by value      the default
     MonotonicState   the first rows alone            inputs that only grow
     SingleStepState  the first rows alone, and       the only step of a dataflow, whose input has no retractions
                      nothing after the step
@@ -11,7 +11,6 @@ the arrangement, reports them (`accept`), and commits.
 
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state.full import FullState
 from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec, Retractions
 from tidemark_replica.kernels.ranking.state.monotonic import MonotonicState
 from tidemark_replica.kernels.ranking.state.single_step import SingleStepState
@@ -24,4 +23,4 @@ def open_state(context: StepContext, state: RankingStateSpec, ranking: Ranking) 
     if context.is_only_step and state.adds_only(context):
         return SingleStepState(context, state, ranking)
     is_monotonic = state.monotonic and not context.is_only_step  # all rows of one step are there at its end
-    return (MonotonicState if is_monotonic else FullState)(context, state, ranking)
+    return (MonotonicState if is_monotonic else RankingState)(context, state, ranking)

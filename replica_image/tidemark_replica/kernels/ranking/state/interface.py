@@ -1,15 +1,20 @@
-"""The state of a ranking: its spec, and the interface that kernels use during one step."""
+"""The state of a ranking: its spec, and what kernels use during one step. By default it is all rows, sorted by value.
+
+State: the input. Cost of an update: the delta.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from tidemark_replica.arrangement.batches.batch import Segment
+from tidemark_replica.arrangement.errors import MalformedUpdates
 from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.ranking.ranking import Ranking, value_ordered_rows
 
 
 class Retractions(Enum):
@@ -38,20 +43,31 @@ class RankingStateSpec:
         return self.retractions is Retractions.OF_INPUTS and context.inputs_add_only
 
 
-class RankingState(Protocol):
-    """The state of a ranking during one step."""
+class RankingState:
+    """The state of a ranking during one step: all rows."""
+
+    def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
+        """Raises MalformedUpdates unless the arrangement has the ranking's layout."""
+        if context.manifest(state.arrangement).layout != ranking.layout:
+            raise MalformedUpdates(f"arrangement {state.arrangement} has another layout than this operator's state")
+        self._context, self._ranking = context, ranking
+        self._runs = StepRuns(context, state.arrangement)
 
     def add(self, oks: Updates) -> None:
         """Add ok rows of the input."""
+        self._runs.add(value_ordered_rows(oks, self._ranking.layout))
 
     def finish(self) -> Iterator[Updates]:
         """End the input. Yields the errs rows that it caused."""
+        yield from ()
 
     def segments(self) -> list[Segment]:
         """The step's rows, to be read beside the arrangement."""
+        return list(self._runs.segments())
 
     def accept(self, ranked: RankedRows) -> None:
         """Take note of the first rows of some groups."""
 
     def commit(self) -> None:
         """Pass the step's batches to the writer. All groups have been accepted."""
+        self._runs.commit_state()

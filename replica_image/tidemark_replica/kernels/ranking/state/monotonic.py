@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.rows.grouping import group_rows
 from tidemark_replica.arrangement.rows.layout import file_hashes
 from tidemark_replica.arrangement.rows.updates import Updates, make_updates, split_errors
@@ -29,21 +28,19 @@ from tidemark_replica.arrangement.spines.spine import RANGE_ROWS
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.ranking.first_rows import first_rows_changes
-from tidemark_replica.kernels.ranking.ranking import Ranking, check_state, value_ordered_rows
-from tidemark_replica.kernels.ranking.state.interface import RankingStateSpec
+from tidemark_replica.kernels.ranking.ranking import Ranking, value_ordered_rows
+from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec
 from tidemark_replica.values.error_text import error_text
 
 NON_MONOTONIC = "NON_MONOTONIC_INPUT"
 
 
-class MonotonicState:
+class MonotonicState(RankingState):
     """Keeps the rows of each group down to the ranking's last position."""
 
     def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
-        check_state(context, state.arrangement, ranking.layout)
-        self._context, self._consolidates = context, context.is_hydration
-        self._ranking = replace(ranking, offset=0)
-        self._step_runs = StepRuns(context, state.arrangement)
+        super().__init__(context, state, replace(ranking, offset=0))
+        self._consolidates = context.is_hydration
         self._state_runs = StepRuns(context, state.arrangement)
         self._retraction_errors: list[Updates] = []
         self._pending: list[Updates] = []
@@ -53,16 +50,13 @@ class MonotonicState:
         if not self._consolidates:
             self._report_retractions(rows)
             rows = self._thinned(rows)
-        self._step_runs.add(rows)
+        self._runs.add(rows)
 
     def finish(self) -> Iterator[Updates]:
         if self._consolidates:
-            for rows in self._step_runs.consolidated(RANGE_ROWS):
+            for rows in self._runs.consolidated(RANGE_ROWS):
                 self._report_retractions(rows)
         yield from self._retraction_errors
-
-    def segments(self) -> list[Segment]:
-        return list(self._step_runs.segments())
 
     def accept(self, ranked: RankedRows) -> None:
         self._pending += [split_errors(c)[0] for c in first_rows_changes(ranked, self._ranking, self._context.lower)]
@@ -71,7 +65,7 @@ class MonotonicState:
 
     def commit(self) -> None:
         self._keep_pending()
-        self._step_runs.discard()
+        self._runs.discard()
         self._state_runs.commit_state()
 
     def _keep_pending(self) -> None:

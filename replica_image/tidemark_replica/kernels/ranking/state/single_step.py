@@ -16,23 +16,19 @@ import pyarrow as pa
 from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.rows.consolidate import consolidate_sorted
 from tidemark_replica.arrangement.rows.updates import Updates, make_updates
-from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.arrangement.step_runs import StepRuns
-from tidemark_replica.kernels.ranking.ranking import Ranking, check_state, value_ordered_rows
-from tidemark_replica.kernels.ranking.state.interface import RankingStateSpec
+from tidemark_replica.kernels.ranking.ranking import Ranking, value_ordered_rows
+from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec
 from tidemark_replica.kernels.ranking.state.monotonic import NON_MONOTONIC
 from tidemark_replica.kernels.ranking.thinning import has_retractions, thinned
 from tidemark_replica.values.error_text import error_text
 
 
-class SingleStepState:
+class SingleStepState(RankingState):
     """Holds the rows of each group down to the ranking's last position, and more of them, until the step ends."""
 
     def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
-        check_state(context, state.arrangement, ranking.layout)
-        self._context, self._ranking = context, ranking
-        self._runs = StepRuns(context, state.arrangement)
+        super().__init__(context, state, ranking)
         self._waiting: list[Any] = []
         self._was_retracted = False
 
@@ -55,12 +51,6 @@ class SingleStepState:
     def segments(self) -> list[Segment]:
         waiting = [Segment.of(self._sorted())] if self._rows else []
         return [*self._runs.segments(), *waiting]
-
-    def accept(self, ranked: RankedRows) -> None:
-        """Do nothing: nobody reads the state after the step."""
-
-    def commit(self) -> None:
-        self._runs.commit_state()
 
     @property
     def _rows(self) -> int:
