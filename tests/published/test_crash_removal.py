@@ -113,7 +113,8 @@ def test_a_publisher_that_has_read_the_table_does_not_commit(tmp_path: Path) -> 
     options = TableOptions(str(tmp_path / "published"), OWNER, term=3)
     table = open_table(options)
     assert table is not None
-    assert table_removal._stop_publishers(TableOptions(options.location, OWNER, term=LAST_TERM), math.inf)
+    last = TableOptions(options.location, OWNER, term=LAST_TERM)
+    assert table_removal._stop_publishers(Storage.at(options.location), last, math.inf)
     change = TableReplacement(Time(view.upper))
     with pytest.raises(NotCommitted):
         table.commit(view.shard.shard_id, change)

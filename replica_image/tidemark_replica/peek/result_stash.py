@@ -28,7 +28,7 @@ class ResultSpool:
 
     def __init__(self, stash: ResultStash, spill_above: int | None) -> None:
         self._stash, self._spill_above, self._reserved = stash, spill_above, 0
-        self._file = tempfile.SpooledTemporaryFile(dir=stash.folder)  # noqa: SIM115 (`close` closes it)
+        self._file = tempfile.SpooledTemporaryFile(dir=str(stash.folder))  # noqa: SIM115 (`close` closes it)
         self._lock = threading.Lock()
         self.size = 0
 

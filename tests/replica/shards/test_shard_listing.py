@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.s3_fixtures import Place
-from tidemark_persist import Shard, create_or_open
+from tidemark_persist import Shard, create_or_open, delete_shard
 from tidemark_protocol.ids import Time
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_replica.shards import shard_listing
@@ -82,7 +82,7 @@ def test_upper_and_size_are_of_the_newest_version(shards: Place) -> None:
 def test_a_shard_that_cannot_be_read_says_so_and_hides_no_other(shards: Place) -> None:
     """Also one that is deleted is no shard."""
     deleted = shard(shards, "b/v/v1")
-    deleted.delete()
+    delete_shard(deleted.location, deleted.shard_id)
     if "://" not in shards.location:
         with open(f"{shards.location}/b/u/v1/_delta_log/{0:020}.json", "w") as log:
             log.write("no log")
