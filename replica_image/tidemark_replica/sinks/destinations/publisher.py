@@ -79,7 +79,7 @@ class Publisher:
         """The time when what is published is to be published again."""
         self._clean_at = clock() + FIRST_CLEAN_SECONDS
         self._fields = dict[str, str]()
-        """Those of the last status."""
+        """The fields of the last status."""
 
     def appended(self, upper: int) -> None:
         """This replica's append has taken the shard to `upper`."""
