@@ -38,7 +38,8 @@ class _Member(NamedTuple):
 
 def fields_of(value: Any, message: Any) -> dict[str, Any]:
     """The fields of a dataclass as keywords for the class of a message. `message`: the message's descriptor."""
-    held = ((member, getattr(value, member.name)) for member in _members(type(value), message))
+    cls: Any = type(value)
+    held = ((member, getattr(value, member.name)) for member in _members(cls, message))
     return {member.name: member.encode(each) for member, each in held if each is not None}
 
 
@@ -49,7 +50,8 @@ def from_fields(message: Any, cls: type[T]) -> T:
         ValueError: a field has a value that its annotation does not take.
         MalformedPlan: the bytes of a field are not the canonical form of its class.
     """
-    return cls(**{member.name: member.decode(message) for member in _members(cls, message.DESCRIPTOR)})
+    of: Any = cls
+    return cls(**{member.name: member.decode(message) for member in _members(of, message.DESCRIPTOR)})
 
 
 def global_id(text: str) -> GlobalId:
