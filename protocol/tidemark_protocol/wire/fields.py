@@ -25,7 +25,7 @@ from tidemark_protocol.types import SqlType
 
 T = TypeVar("T")
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-"""How a value becomes that of a message's field, and how it is read; the latter raises ValueError."""
+"""The functions from a value to that of a message's field, and back; the latter raises ValueError."""
 
 
 class _Member(NamedTuple):
