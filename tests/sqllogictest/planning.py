@@ -18,9 +18,9 @@ from tests.sqllogictest.database import Database, StoredTable
 from tests.sqllogictest.distinct_names import renamed
 from tests.sqllogictest.lexer import tokens
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.planning.one_shot import plan_one_shot
+from tidemark_planner.planning.one_shot import plan_query
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.messages.planning import Catalogue, Finishing, PlanQueryRequest, Refused, Relation
+from tidemark_protocol.messages.planning import Catalogue, Finishing, PlannedPeek, PlanQueryRequest, Refused, Relation
 from tidemark_protocol.plan.dataflow import BuildDesc, ShardMetadata, SourceImport
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp, Plan, Schema, TopK, TopKPlan, Union
@@ -75,9 +75,11 @@ class Planner:
         catalogue = Catalogue(tuple(map(self._relation, database.tables.values())))
         self._planned += 1
         prefix = f"q{self._planned}/"
-        answer = plan_one_shot(self._catalyst, PlanQueryRequest(_with_views(sql, database), catalogue, prefix))
+        answer = plan_query(self._catalyst, PlanQueryRequest(_with_views(sql, database), catalogue, prefix))
         if isinstance(answer, Refused):
             raise QueryRefused(answer)
+        if isinstance(answer, PlannedPeek):
+            return _of_peek(answer, catalogue, prefix)
         planned, (export,) = answer.planned, answer.planned.exports
         own = {o.id for o in planned.objects}
         objects = tuple(BuildDesc(o.id, renamed(o.plan, prefix, own)) for o in planned.objects)
@@ -90,6 +92,17 @@ class Planner:
     def _relation(self, table: StoredTable) -> Relation:
         shard = ShardMetadata(ShardId(table.id), f"{self._location}/{table.id}", table.columns)
         return Relation(table.name, table.name, GlobalId(table.id), table.columns, shard, short=True)
+
+
+def _of_peek(peek: PlannedPeek, catalogue: Catalogue, prefix: str) -> PlannedQuery:
+    """A peek as a dataflow, which has the same rows."""
+    shard = next(r.shard for r in catalogue.relations if r.id == peek.relation)
+    assert shard is not None
+    read, on = GlobalId(prefix + peek.relation), GlobalId(f"{prefix}result")
+    plan = Mfp(Get(read, peek.mfp.input), peek.mfp)
+    names = tuple(c.name for c in peek.columns[: peek.finishing.shown])
+    imports = (SourceImport(read, shard, tuple(range(len(shard.columns)))),)
+    return PlannedQuery(imports, (BuildDesc(on, plan),), on, plan.schema, names, peek.finishing)
 
 
 def table_of(id: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from tidemark_planner.hir.nodes import starts
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import (
     Key,
@@ -24,7 +25,6 @@ from tidemark_planner.lir.joins.inputs import (
     arrangement_count,
     indexes_used,
     join_problem,
-    starts,
 )
 from tidemark_planner.lir.joins.linear import linear_join, lookups_after_each
 from tidemark_planner.lir.joins.order import (
