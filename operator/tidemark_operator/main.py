@@ -50,6 +50,7 @@ from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrc
 from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol import tracing
+from tidemark_protocol.imported_objects import freeze_imported
 from tidemark_protocol.tls.identities import PLANNER
 
 LOG = logging.getLogger("tidemark_operator")
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tracing.start("tidemark-operator")
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
+        freeze_imported()
         return asyncio.run(run(options))
     except OperatorError as error:
         print(f"tidemark_operator: {error}", file=sys.stderr)

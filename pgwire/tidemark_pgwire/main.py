@@ -24,6 +24,7 @@ from tidemark_pgwire.gateway import GatewayLink
 from tidemark_pgwire.server import ListenerRefused, PgServer, ServerCertificate
 from tidemark_pgwire.session.session import SessionLimits
 from tidemark_pgwire.watchdog import watch
+from tidemark_protocol.imported_objects import freeze_imported
 
 LOG = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    freeze_imported()
     try:
         asyncio.run(_serve(options))
     except (ListenerRefused, OSError, Error, ValueError) as error:

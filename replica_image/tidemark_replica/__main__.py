@@ -22,6 +22,7 @@ import sys
 from types import FrameType
 
 from tidemark_protocol import tracing
+from tidemark_protocol.imported_objects import freeze_imported
 from tidemark_replica.errors import AddressNotUsable, ConfigChanged, ScratchInUse
 from tidemark_replica.options import parse
 from tidemark_replica.process.replica import Replica
@@ -46,6 +47,8 @@ def main() -> int:
     except ScratchInUse as error:
         logging.error("%s", error)
         return EXIT_USAGE
+
+    freeze_imported()
 
     def stop(signum: int, frame: FrameType | None) -> None:
         replica.stop()
