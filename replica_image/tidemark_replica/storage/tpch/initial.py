@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark_replica.storage.errors import SourceUnusable
@@ -30,6 +31,9 @@ from tidemark_replica.values.arrow_types import arrow_schema
 
 _TIMEOUT_S = 1800
 _ROWS = 65_536
+ORDERS_AHEAD = 4096
+"""The orders that are read at once, with their lines: a few megabytes."""
+_KEYS = (("orders", "o_orderkey"), ("lineitem", "l_orderkey"))
 SHARED_FOLDER = "TIDEMARK_SOURCE_DATA"
 """Environment variable with the folder that the replicas of a machine share; the local orchestrator sets it."""
 _UNFINISHED = ".tpch-"
@@ -72,6 +76,7 @@ class InitialData:
 
     def __init__(self, cache: Path, scale_factor: str) -> None:
         self._scale_factor = check_scale_factor(scale_factor)
+        self._ahead: range | None = None
         self._folder = cache / f"tpch-{self._scale_factor}-{generator_version().replace(' ', '-')}"
 
     def path(self, table: str) -> Path:
@@ -89,10 +94,19 @@ class InitialData:
         return Population(len(self._order_keys), counts["customer"], counts["part"], counts["supplier"], last_key + 1)
 
     def orders_at(self, positions: range) -> tuple[pa.Table, pa.Table]:
-        """The orders at these positions in order of their key, and their lines."""
+        """The orders at these positions in order of their key, and their lines. A tick asks for the next few, so more
+        of them are read at once: a file's smallest part that can be read has 65,536 rows."""
+        first, last = self._keys_of(positions)
+        there = self._ahead
+        if there is None or not (there.start <= positions.start and positions.stop <= there.stop):
+            self._ahead = range(positions.start, max(positions.stop, positions.start + ORDERS_AHEAD))
+            self._orders, self._lines = (self._among(*of, *self._keys_of(self._ahead)) for of in _KEYS)
+        return _rows_between(self._orders, first, last), _rows_between(self._lines, first, last)
+
+    def _keys_of(self, positions: range) -> tuple[int, int]:
+        """The keys of the first and the last order."""
         keys = self._order_keys[positions.start : positions.stop]
-        first, last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, -1)
-        return self._among("orders", "o_orderkey", first, last), self._among("lineitem", "l_orderkey", first, last)
+        return (int(keys[0]), int(keys[-1])) if len(keys) else (0, -1)
 
     @cached_property
     def _order_keys(self) -> Ints:
@@ -123,6 +137,12 @@ class InitialData:
             except OSError:
                 if not self._folder.exists():  # another ingester made the same data meanwhile
                     raise
+
+
+def _rows_between(rows: pa.Table, first: int, last: int) -> pa.Table:
+    """The rows whose key, the first column, is in [first, last]."""
+    keys = rows.column(0)
+    return rows.filter(pc.and_(pc.greater_equal(keys, first), pc.less_equal(keys, last)))
 
 
 def _remove_abandoned(parent: Path) -> None:
