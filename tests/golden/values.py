@@ -354,5 +354,6 @@ MEMBERS: tuple[Any, ...] = (
     replace(PUBLISHED, iceberg="sales.revenue"),
     KafkaTable("orders.2", "shop.orders", "avro", (), schema=KafkaSchema(subject="orders-value"), successor=True),
     KafkaTable("orders", "shop.public.orders", "avro", (), marked_in_avro=True),
+    replace(PUBLISHED, partition_by=("price",), exact_texts=True),
 )
 """The order is that of the lines of `members.tsv`."""

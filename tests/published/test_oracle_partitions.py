@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import replace
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,105 @@ def test_a_row_that_is_corrected_is_not_refused(tmp_path: Path) -> None:
     table = open_table(of.options)
     assert table is not None
     assert {file.partition for file in table.files} == {("a", "2024-10-04"), ("b", "2024-10-04")}
+
+
+NUMBERS = ["0", "1.5", "-1.5", "-0.000000000000000001", "99999999999999999999.999999999999999999", "1E+3"]
+MICROS = [0, -1, 1_717_245_015_123_456, 1_717_245_015_000_000, -62_135_596_800_000_000, 253_402_300_799_999_999]
+EXACT = pa.schema(
+    [
+        pa.field("price", pa.decimal128(38, 18)),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("local", pa.timestamp("us")),
+        pa.field("n", pa.int32()),
+    ]
+)
+
+
+DATAFUSION_TYPES = {
+    "price": "Decimal128(38, 18)",
+    "at": 'Timestamp(Microsecond, Some("UTC"))',
+    "local": "Timestamp(Microsecond, None)",
+}
+
+
+@pytest.mark.parametrize("by", [("price",), ("at",), ("local", "price", "at")], ids=",".join)
+def test_decimals_and_timestamps_are_found_again(tmp_path: Path, by: tuple[str, ...]) -> None:
+    """Random histories: delta-rs's engine reads the rows of each version, from a checkpoint too, and finds those of a
+    value. Equal values are one partition, whatever the reader that told the publisher of them."""
+    shard, chance = create_or_open(str(tmp_path / "shard"), EXACT, shard_id="u1"), random.Random(len(by))
+    options = replace(PartitionedView(tmp_path / "other", 1).publication(tmp_path).options, partition_by=by)
+    now, at = Counter[tuple[Any, ...]](), dict[int, Counter[tuple[Any, ...]]]()
+    for time in range(6):
+        updates = []
+        for _ in range(20):
+            row = (
+                chance.choice([None, *NUMBERS]),
+                *(chance.choice([None, *MICROS]) for _ in "ab"),
+                chance.randrange(3),
+            )
+            gone = bool(now) and chance.random() < 0.4
+            updates.append((*(chance.choice([*now]) if gone else row), time, -1 if gone else 1))
+            now[updates[-1][:4]] += updates[-1][5]
+            now = +now
+        columns = list(zip(*updates, strict=True))
+        numbers = pa.array([None if n is None else Decimal(n) for n in columns[0]], EXACT.field("price").type)
+        arrays = [numbers, *(pa.array(c, f.type) for c, f in zip(columns[1:4], [*EXACT][1:], strict=True))]
+        table = pa.table([*arrays, *map(pa.array, columns[4:])], [*EXACT.names, TIME, DIFF])
+        shard.compare_and_append(table, expected_upper=time, new_upper=time + 1, term=1)
+        at[time] = Counter(now)
+        assert TablePublication(shard, options, chance.choice([500, 1 << 20])).publish(Time(time)).rows == now.total()
+        if time == 3:
+            DeltaTable(options.location).create_checkpoint()
+    for version, time in times_of_versions(tmp_path).items():
+        assert exact_rows(DeltaTable(options.location, version=version)) == at[time]
+    live = open_table(options)
+    assert live is not None
+    texts = [dict(zip(by, file.partition, strict=True)) for file in live.files]
+    wanted = {tuple(exact_texts(row)[name] for name in by) for row in now}
+    assert {tuple(each.values()) for each in texts} == wanted
+    for row in now:
+        told = exact_texts(row)
+        only = " AND ".join(equality(name, told[name]) for name in by)
+        found = exact_rows(DeltaTable(options.location), only)
+        assert found == Counter({r: c for r, c in now.items() if all(exact_texts(r)[n] == told[n] for n in by)})
+
+
+def exact_rows(table: DeltaTable, only: str = "true") -> Counter[tuple[Any, ...]]:
+    """The rows of the table, with the numbers as in NUMBERS, and microseconds."""
+    query = f"SELECT price, at, local, n FROM t WHERE {only}"
+    found = pa.table(QueryBuilder().register("t", table).execute(query).read_all())
+    texts = {Decimal(number): number for number in NUMBERS}
+    columns = [[None if n is None else texts[n] for n in found.column("price").to_pylist()]]
+    columns += [found.column(name).cast(pa.int64()).to_pylist() for name in ("at", "local")]
+    return Counter(zip(*columns, found.column("n").to_pylist(), strict=True))
+
+
+def exact_texts(row: tuple[Any, ...]) -> dict[str, str | None]:
+    """The canonical texts of a row's values."""
+    number = None if row[0] is None else format(Decimal(row[0]).quantize(Decimal("1E-18"), context=Context(50)), "f")
+    start = datetime.datetime(1970, 1, 1)
+    times = (None if m is None else start + datetime.timedelta(microseconds=m) for m in row[1:3])
+    at, local = (None if t is None else t.isoformat(timespec="microseconds") for t in times)
+    return {"price": number, "at": at and f"{at}Z", "local": local and local.replace("T", " ")}
+
+
+def equality(name: str, text: str | None) -> str:
+    if text is None:
+        return f"{name} IS NULL"
+    return f"{name} = arrow_cast('{text}', '{DATAFUSION_TYPES[name]}')"
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("micros", [-62_135_596_800_000_001, 253_402_300_800_000_000])
+def test_a_timestamp_beyond_the_years_of_dates_is_refused(tmp_path: Path, micros: int, zone: str | None) -> None:
+    schema = pa.schema([pa.field("at", pa.timestamp("us", zone)), pa.field("n", pa.int32())])
+    shard = create_or_open(str(tmp_path / "shard"), schema, shard_id="u1")
+    options = replace(PartitionedView(tmp_path / "other", 1).publication(tmp_path).options, partition_by=("at",))
+    times = pa.array([micros, 0], pa.int64()).cast(schema.field("at").type)
+    updates = pa.table([times, pa.array([1, 2], pa.int32()), [0, 0], [1, 1]], [*schema.names, TIME, DIFF])
+    shard.compare_and_append(updates, expected_upper=0, new_upper=1, term=1)
+    with pytest.raises(PartitionsNotSupported, match="column at has a timestamp beyond the years 1 to 9999"):
+        TablePublication(shard, options).publish(Time(0))
 
 
 def test_partitions_that_are_gone_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

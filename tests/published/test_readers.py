@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -114,6 +115,43 @@ def test_spark_follows_its_change_data_feed(tmp_path: Path) -> None:
     assert sorted(change[:3] for change in changes if change[3]) == sorted(expected)
     assert sorted(change[:2] for change in changes if not change[3]) == sorted(folded)
     assert {change[2] for change in changes if not change[3]} == {"insert"}
+
+
+@pytest.mark.slow
+def test_spark_reads_its_partitions_of_decimals_and_timestamps(tmp_path: Path) -> None:
+    """Wherever the session of the reader is: a partition is found by a filter, and its values are the view's."""
+    schema = pa.schema(
+        [
+            pa.field("price", pa.decimal128(10, 2)),
+            pa.field("at", pa.timestamp("us", "UTC")),
+            pa.field("local", pa.timestamp("us")),
+            pa.field("n", pa.int32()),
+        ]
+    )
+    shard, count = create_or_open(f"{tmp_path}/shard", schema, shard_id="u1"), 40
+    prices, micros = [Decimal("-0.05"), Decimal("0.00"), Decimal("1.50"), None], [-1, 0, 1_717_245_015_123_456, None]
+    rows = [(prices[n % 4], micros[n // 4 % 4], micros[n // 2 % 4], n) for n in range(count)]
+    arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    updates = pa.table([*arrays, [0] * count, [1] * count], [*schema.names, TIME, DIFF])
+    shard.compare_and_append(updates, expected_upper=0, new_upper=1, term=1)
+    options = TableOptions(f"{tmp_path}/published", "shop.flow.view", partition_by=("price", "at", "local"))
+    TablePublication(shard, options, 2_000).publish(Time(0))
+    columns = "CAST(price AS STRING) AS price, unix_micros(at) AS at, CAST(local AS STRING) AS local, n"
+    table, noon = f"delta.`{options.location}`", "TIMESTAMP '2024-06-01T12:30:15.123456Z'"
+    queries = {
+        "all": f"SELECT {columns} FROM {table}",
+        "some": f"SELECT {columns} FROM {table} WHERE price = -0.05 OR at = {noon}",
+    }
+    with SparkWriter(tmp_path / "spark.log") as spark:
+        spark.sql("SET TIME ZONE 'America/New_York'")
+        for to, query in queries.items():
+            spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/{to}' USING parquet {query}")
+    found = {to: duckdb.sql(f"SELECT * FROM read_parquet('{tmp_path}/{to}/*.parquet')").fetchall() for to in queries}
+    locals = {-1: "1969-12-31 23:59:59.999999", 0: "1970-01-01 00:00:00", micros[2]: "2024-06-01 12:30:15.123456"}
+    told = [(None if p is None else str(p), at, None if at2 is None else locals[at2], n) for p, at, at2, n in rows]
+    assert sorted(found["all"], key=lambda row: row[3]) == told
+    some = [row for row in told if row[0] == "-0.05" or row[1] == micros[2]]
+    assert sorted(found["some"], key=lambda row: row[3]) == some
 
 
 @pytest.mark.slow

@@ -51,18 +51,31 @@ def test_each_option_is_another_plan_that_older_replicas_are_not_sent(publish: d
 
 
 def test_partition_columns_are_columns_of_the_view_whose_text_is_exact() -> None:
-    columns = Column("n", BIGINT), Column("day", DATE), Column("price", SqlType.parse("decimal(10,2)"))
+    types = {"price": "decimal(10,2)", "at": "timestamp", "local": "timestamp_ntz", "share": "double"}
+    columns = Column("n", BIGINT), Column("day", DATE), *(Column(n, SqlType.parse(t)) for n, t in types.items())
     told = {
         (): "",
         ("day", "n"): "",
         ("Day",): "partitionBy names Day, which is no column of the view: n, day, price",
-        ("price",): "partitionBy names price of type decimal(10,2): a partition column is one of",
+        ("price", "at", "local"): "",
+        ("share",): "partitionBy names share of type double: a partition column is one of decimal, boolean, ",
     }
     for names, refusal in told.items():
         publish = published({"partitionBy": list(names)}).publishes["flow"]
         assert publish.refusal(columns).startswith(refusal)
         assert bool(publish.refusal(columns)) == bool(refusal)
     assert "all columns" in published({"partitionBy": ["n"]}).publishes["flow"].refusal(columns[:1])
+
+
+@pytest.mark.parametrize(
+    ("type", "exact"), [("decimal(38,18)", True), ("timestamp", True), ("timestamp_ntz", True), ("date", False)]
+)
+def test_older_replicas_are_not_sent_partition_columns_whose_texts_they_do_not_know(type: str, exact: bool) -> None:
+    """They would write one value in several ways, or so that readers of other time zones find another one."""
+    view = published({"partitionBy": ["day"]}).publishes["flow"].view("/lake/v", "ns.flow.flow")
+    known = view.of_columns((Column("n", SqlType.parse("timestamp")), Column("day", SqlType.parse(type))))
+    assert known.exact_texts == exact
+    assert required_features(known) == {"publishPartitions"} | ({"publishExactPartitions"} if exact else set())
 
 
 def test_partitions_of_an_iceberg_table_are_another_plan_than_each_alone() -> None:

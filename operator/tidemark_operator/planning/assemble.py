@@ -88,6 +88,7 @@ def described(
 def _sink(named: Named, export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
     if export.task is None:
         publish, sinks = named.publishes.get(export.name), named.sinks.get(export.name, ViewSinks())
+        publish = None if publish is None else publish.of_columns(export.columns)
         outside = sinks.postgres, sinks.kafka
         view = MaterializedViewSink(shard, named.refresh, publish, *outside, named.refresh_policy)
         return SinkExport(id, export.on, view)

@@ -26,6 +26,7 @@ FEATURES = {
     "PublishedView.file_bytes": "publishFileSize",
     "PublishedView.chosen": "publishLocation",
     "PublishedView.iceberg": "publishIceberg",
+    "PublishedView.exact_texts": "publishExactPartitions",
     "MaterializedViewSink.postgres": "postgresSink",
     "MaterializedViewSink.kafka": "kafkaSink",
     "KafkaSink.registry": "kafkaSinkAvro",

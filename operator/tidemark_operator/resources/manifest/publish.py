@@ -18,7 +18,7 @@ from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.locations import published_location
 from tidemark_operator.resources.manifest.quantities import size_bytes
-from tidemark_protocol.plan.sinks.publish import PARTITION_TYPES, PublishedView
+from tidemark_protocol.plan.sinks.publish import PARTITION_TIMES, PARTITION_TYPES, PublishedView, can_partition
 from tidemark_protocol.types import Column
 
 ON_COMMIT = "onCommit"
@@ -76,8 +76,8 @@ class PublishSpec:
         for name in self.partition_by:
             if name not in types:
                 return f"partitionBy names {name}, which is no column of the view: {', '.join(types)}"
-            if types[name] not in PARTITION_TYPES:
-                allowed = ", ".join(map(str, PARTITION_TYPES))
+            if not can_partition(types[name]):
+                allowed = ", ".join(("decimal", *map(str, (*PARTITION_TYPES, *PARTITION_TIMES))))
                 return f"partitionBy names {name} of type {types[name]}: a partition column is one of {allowed}"
         if self.partition_by and len(self.partition_by) == len(types):
             return "partitionBy names all columns of the view: a file needs one that is not among them"

@@ -11,15 +11,18 @@ location begins with `_`.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import ShardId
-from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, Column, SqlType
 from tidemark_protocol.vocabulary import wire_name
 
 FOLDER, ELSEWHERE = "_published", "_elsewhere"
 PARTITION_TYPES = (BOOLEAN, SqlType("tinyint"), SqlType("smallint"), INT, BIGINT, DATE, STRING)
-"""The types of partition columns: those whose text in a Delta log is exact, and equal for equal values."""
+PARTITION_TIMES = (TIMESTAMP, SqlType("timestamp_ntz"))
+"""The types of partition columns, beside DECIMAL: those whose text in a Delta log is exact, and equal for equal
+values."""
 _REMOVAL = "published"
 _REMOVAL_AT = "published-at"
 
@@ -32,7 +35,8 @@ class PublishedView:
     `empty_on_error`: the table has no rows while the view has errors; else it keeps the rows of before.
     `change_data_feed`: readers may ask which rows came and went. `partition_by`: the partition columns. `file_bytes`:
     the wished size of its files; 0 for the replica's own. `chosen`: a manifest chose the location. `iceberg`: the table
-    of the instance's Iceberg catalogue that follows, as `namespace.name`; empty: none."""
+    of the instance's Iceberg catalogue that follows, as `namespace.name`; empty: none. `exact_texts`: a partition
+    column is a DECIMAL or a timestamp, of whose texts older replicas do not know which one to write."""
 
     location: str
     owner: str
@@ -44,12 +48,28 @@ class PublishedView:
     file_bytes: int = 0
     chosen: bool = False
     iceberg: str = ""
+    exact_texts: bool = False
+
+    def of_columns(self, columns: Sequence[Column]) -> PublishedView:
+        """The same for a view of these columns."""
+        texts = {column.name for column in columns if _has_several_texts(column.type)}
+        return replace(self, exact_texts=not texts.isdisjoint(self.partition_by))
 
     def check(self) -> None:
         """Raises ValueError where a number is negative."""
         if self.every_ms < 0 or self.retention_hours < 0 or self.file_bytes < 0:
             numbers = f"{self.every_ms} ms, with {self.retention_hours} h of retention, in {self.file_bytes} bytes"
             raise ValueError(f"a view published every {numbers}")
+
+
+def can_partition(type: SqlType) -> bool:
+    """Whether a column of the type can be a partition column."""
+    return type in PARTITION_TYPES or _has_several_texts(type)
+
+
+def _has_several_texts(type: SqlType) -> bool:
+    """Whether a value of the type could be written in several ways: partitions have one of them."""
+    return type.is_decimal or type in PARTITION_TIMES
 
 
 def published_folder(storage_location: str, namespace: str, dataflow: str) -> str:

@@ -4,21 +4,32 @@
     Iceberg           spec [identity(day), identity(country)]     manifest entry: {day_1000: 20783, country_1001: null}
 
 The files do not have these columns. Readers take the values of identity transforms from the manifest, as the format
-says. The types are those that Delta tables are partitioned by (PARTITION_TYPES of the protocol), which are exact here.
+says. The types are those that Delta tables are partitioned by (`can_partition` of the protocol), which are exact here.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
-from pyiceberg.utils.datetime import date_to_days
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 
 from tidemark_replica.sinks.destinations.destination import DestinationStopped
 from tidemark_replica.sinks.published.partitions import Partition
@@ -32,6 +43,9 @@ _VALUES: Mapping[type[IcebergType], Callable[[str], object]] = {
     IntegerType: int,
     LongType: int,
     DateType: lambda text: date_to_days(date.fromisoformat(text)),
+    DecimalType: Decimal,
+    TimestampType: lambda text: datetime_to_micros(datetime.fromisoformat(text)),
+    TimestamptzType: lambda text: datetime_to_micros(datetime.fromisoformat(text)),
     StringType: str,
 }
 

@@ -2,14 +2,20 @@
 
     partition   ("de", "2026-11-26", None)     the values as the log has them, in the order of the partition columns
 
+    DECIMAL(10,2)    1.50                             with all digits of its scale, without an exponent
+    TIMESTAMP        2026-11-26T08:00:00.000000Z      in UTC, which a session's time zone does not change
+    TIMESTAMP_NTZ    2026-11-26 08:00:00.000000
+
 Delta Lake reads an empty text as NULL, so such a row is refused: the two would be one partition. The columns are of
-types whose text is exact (PARTITION_TYPES of the protocol).
+types whose text is exact (`can_partition` of the protocol), and equal values have one text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +28,7 @@ PARTITIONS_MAX = 10_000
 HISTORY_PARTITIONS_MAX = 10 * PARTITIONS_MAX
 """Partitions of the updates that contents are computed from, with those that have no rows any more."""
 BEYOND_YEARS = "beyond"
-"""Stands for the text of a date that has none."""
+"""Stands for the text of a date or a timestamp that has none."""
 SHARES = 64
 """The contents are divided into about so many shares at most; there are no more than four times as many."""
 
@@ -74,10 +80,11 @@ def check_partition(fields: Sequence[pa.Field], partition: Partition) -> None:
                 f"column {each.name} has an empty text, which partitions of Delta tables cannot tell from NULL: write "
                 f"nullif({each.name}, '') in the SQL, or take the column out of partitionBy"
             )
-        if text == BEYOND_YEARS and pa.types.is_date(each.type):
+        if text == BEYOND_YEARS and (pa.types.is_date(each.type) or pa.types.is_timestamp(each.type)):
+            what = "date" if pa.types.is_date(each.type) else "timestamp"
             raise PartitionsNotSupported(
-                f"column {each.name} has a date beyond the years 1 to 9999, which has no text in Delta tables: correct "
-                "the row, or take the column out of partitionBy"
+                f"column {each.name} has a {what} beyond the years 1 to 9999, which has no text in Delta tables: "
+                "correct the row, or take the column out of partitionBy"
             )
 
 
@@ -87,6 +94,12 @@ def partition_text(value: object) -> str | None:
         return value or None
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            return value.isoformat(" ", "microseconds")
+        return f"{value.replace(tzinfo=None).isoformat('T', 'microseconds')}Z"  # columns of Arrow are in UTC
     return str(value)
 
 
