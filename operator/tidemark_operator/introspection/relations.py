@@ -292,16 +292,16 @@ def _collections(
                 yield running, name, collection
 
 
-def _whole(read: Callable[[ReconcileContext, str], Iterator[Row]]) -> Reader:
+def _read_whole(read: Callable[[ReconcileContext, str], Iterator[Row]]) -> Reader:
     """The reader, which leaves out nothing: its rows cost little."""
     return lambda context, namespace, _: read(context, namespace)
 
 
 _READERS: dict[str, Reader] = {
-    "frontiers": _whole(_frontiers),
+    "frontiers": _read_whole(_frontiers),
     "replica_frontiers": _replica_frontiers,
-    "dataflows": _whole(_dataflows),
-    "peeks": _whole(_peeks),
+    "dataflows": _read_whole(_dataflows),
+    "peeks": _read_whole(_peeks),
     relation_columns.LEASES: _leases,
     "errors": _errors,
     "statuses": _statuses,
@@ -309,13 +309,13 @@ _READERS: dict[str, Reader] = {
     "steps": _numbers("steps", ("steps", "elapsed_ms", "max_ms", "hydration_ms")),
     "recomputations": _numbers(KIND, FIELDS),
     "step_histogram": _step_histogram,
-    "hydrations": _whole(_hydrations),
+    "hydrations": _read_whole(_hydrations),
     "operators": _operators,
     "operator_channels": _operator_channels,
-    "imports": _whole(_imports),
-    "tables": _whole(_tables),
-    "files": _whole(_files),
-    "wallclock_lag": _whole(_wallclock_lag),
+    "imports": _read_whole(_imports),
+    "tables": _read_whole(_tables),
+    "files": _read_whole(_files),
+    "wallclock_lag": _read_whole(_wallclock_lag),
 }
 """The readers, by the name of the relation; the rows of `retained_tables` come from replicas."""
 

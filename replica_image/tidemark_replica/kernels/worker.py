@@ -1,7 +1,8 @@
 """Preparing a process that runs kernels: the imported modules are hidden from the garbage collector.
 
 Spark's Python worker calls `gc.collect()` after every task, which walks all imported objects: most of a small step's
-time. `gc.freeze()` takes them out of the collector's sight. That is right in a worker, which only runs kernels.
+time. `gc.freeze()` takes them out of the collector's sight. That is right in a worker, which only runs kernels,
+and at the start of a replica, where little but imported modules is there.
 
 Arrow imports more (pandas, where it is installed) at its first NumPy array, so `freeze_imports` makes one beforehand.
 """

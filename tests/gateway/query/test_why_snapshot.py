@@ -88,7 +88,7 @@ def test_a_relation_is_said_to_be_kept_by_leases(monkeypatch: pytest.MonkeyPatch
 def test_a_filter_leaves_out_rows_of_leases_before_they_are_made(
     wanted: ColumnFilter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are left are the rows that the filter admits."""
+    """The rows that are left are those that the filter admits."""
     given = context()
     rows = read_rows(given, "ns", LEASES)
     assert len(rows) == 4

@@ -62,7 +62,7 @@ class LeasedRelation:
 
 @dataclass(frozen=True)
 class KeptBehind:
-    """So many leases keep an index or a shard from before its read policy; the one that keeps it furthest, and how
+    """An index or a shard that leases keep from before its read policy: how many do, which one does furthest, and how
     far."""
 
     leases: int
@@ -189,7 +189,8 @@ class LeaseBook:
             if of is not None and not of(lease):
                 continue
             ends_in_ms = max(lease.until_ms - now, 0)
-            for id, target in lease.targets.items() if ids is None else _those(lease.targets, ids):
+            chosen = lease.targets if ids is None else {id: lease.targets[id] for id in ids if id in lease.targets}
+            for id, target in chosen.items():
                 if (key := _key(target)) not in policies:
                     policies[key] = self._policy_time(target, now_ms)
                 yield LeasedRelation(lease, id, _behind_ms(policies[key], lease.as_of), ends_in_ms)
@@ -295,10 +296,6 @@ def _policy_time_of(found: Collection | TrackedShard | None, now_ms: int) -> Tim
 
 def _behind_ms(policy: Time | None, as_of: Time) -> int:
     return 0 if policy is None else max(policy - as_of, 0)
-
-
-def _those(targets: Mapping[GlobalId, LeaseTarget], ids: Iterable[GlobalId]) -> Iterable[tuple[GlobalId, LeaseTarget]]:
-    return ((id, targets[id]) for id in ids if id in targets)
 
 
 def _since(found: Collection | TrackedShard | None) -> Frontier | None:
