@@ -39,7 +39,7 @@ def test_errors_are_counted_once_for_each_time_that_they_happen() -> None:
     errors = TableErrors()
 
     def told(table: str) -> tuple[str, int, Time | None]:
-        report = errors.told(TableReport(table, rows=5))
+        report = errors.add_to(TableReport(table, rows=5))
         assert report.rows == 5
         return report.error, report.errors, report.error_time
 

@@ -383,7 +383,7 @@ class _Ingestion(threading.Thread):
         self._errors.failed(names, text, Time(wall_clock_ms()))
         with self._lock:
             known = {table.table: table for table in self._status.tables}
-            failed = tuple(self._errors.told(known.get(name, TableReport(name))) for name in names)
+            failed = tuple(self._errors.add_to(known.get(name, TableReport(name))) for name in names)
             self._status = replace(self._status, state="failed", message=text, tables=failed)
 
     def _maintain(self, ingester: Ingester) -> None:

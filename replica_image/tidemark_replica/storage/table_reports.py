@@ -41,7 +41,7 @@ class TableErrors:
                 self.failed([table], text, now)
         self._stopped = dict(tables)
 
-    def told(self, report: TableReport) -> TableReport:
+    def add_to(self, report: TableReport) -> TableReport:
         """The report with the last error of its table, and how many there were."""
         known = self._errors.get(report.table, report)
         return replace(report, error=known.error, errors=known.errors, error_time=known.error_time)
@@ -91,6 +91,6 @@ def table_reports(
     found = []
     for ingested, shard in tables:
         name, size = ingested.table.name, shard.size()
-        report = errors.told(progress.get(name, TableReport(name)))
+        report = errors.add_to(progress.get(name, TableReport(name)))
         found.append(replace(report, rows=size.rows, bytes=size.bytes, stopped=name in stopped))
     return tuple(found)

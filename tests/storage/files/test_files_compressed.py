@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.storage.files.directory import COLUMNS, HEADER, Directory
+from tests.storage.files.directory import HEADER, Directory
 from tests.storage.files.test_compression import compressed
 from tidemark_protocol.messages.commands import RELEASE, REREAD
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option
@@ -160,10 +160,3 @@ def test_the_schema_of_a_compressed_file_is_inferred(spark: SparkSession, tmp_pa
     spec = FilesSource((FilesTable("t", "json", str(tmp_path), "*.json.zst", None, ()),))
     with pytest.raises(SourceUnusable, match=r"FILE_UNREADABLE: no schema can be inferred from 1\.json\.zst"):
         tables_of(spark, spec)
-
-
-def test_compression_is_refused_where_it_means_nothing(directory: Callable[..., Directory]) -> None:
-    """Before anything is read."""
-    for table in ({"compression": "lzma"}, {"compression": "gzip", "format": "parquet", "options": ()}):
-        with pytest.raises(SourceUnusable, match="one of none, gzip, zstd"):
-            directory(**table, columns=COLUMNS)

@@ -276,8 +276,6 @@ def test_a_schema_is_inferred_once_from_the_first_file(spark: SparkSession, tmp_
 
 
 REFUSED = {
-    "an unknown format": ({"format": "orc", "options": ()}, "none of csv, json, parquet, avro"),
-    "an unknown option": ({"options": (Option("mode", "FAILFAST"),)}, "no option 'mode'"),
     "a reserved name": ({"columns": (Column("__time", BIGINT),)}, "reserved"),
     "a name twice": ({"columns": (Column("a", BIGINT), Column("A", BIGINT))}, "must be there and differ"),
 }

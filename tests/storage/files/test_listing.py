@@ -61,7 +61,7 @@ def test_a_name_that_is_not_utf8_is_told_and_left_out(tmp_path: Path) -> None:
 
     listing = Folder(str(tmp_path)).list("*.csv")
     assert names(listing) == ["good.csv"]
-    assert listing.undecodable_names == ["bad\\xff.csv"]
+    assert [file.name for file in listing.refused] == ["bad\\xff.csv"]
 
     table = FilesTable("t", "csv", str(tmp_path), "*.csv")
     source = FilesIngestion(FilesSource((table,)), cast(SparkSession, None))
@@ -92,7 +92,7 @@ def test_must_never_follow_a_link_out_of_the_directory(tmp_path: Path) -> None:
     for directory in (landing, tmp_path / "current"):
         listing = Folder(str(directory)).list("*.csv")
         assert names(listing) == ["inner.csv", "plain.csv"]
-        assert sorted(listing.outside_links) == ["out.csv", "twice.csv", "up.csv"]
+        assert sorted(file.name for file in listing.refused) == ["out.csv", "twice.csv", "up.csv"]
 
 
 def test_must_say_which_link_is_not_read_and_never_bind_it(tmp_path: Path) -> None:

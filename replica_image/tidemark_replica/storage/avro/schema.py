@@ -132,9 +132,9 @@ class _Parser:
         found = self._named.get(full, self._named.get(name))
         if found is None:
             raise SchemaRefused(f"{at}: type {name} contains itself; recursive types are not supported")
-        if depth + max(below for below, _ in _within(found)) > DEPTH_MAX:
+        if depth + max(below for below, _ in _types_in(found)) > DEPTH_MAX:
             raise SchemaRefused(f"{at}: the schema nests deeper than {DEPTH_MAX}, with the types that names stand for")
-        self._count += sum(1 for _ in _within(found))
+        self._count += sum(1 for _ in _types_in(found))
         if self._count > TYPES_MAX:
             raise SchemaRefused(f"{at}: the schema has more than {TYPES_MAX} types, with those that names stand for")
         return found
@@ -226,7 +226,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _within(type: AvroType) -> Iterator[tuple[int, AvroType]]:
+def _types_in(type: AvroType) -> Iterator[tuple[int, AvroType]]:
     """The types of the tree, each with the number of those above it."""
     waiting = [(0, type)]
     while waiting:

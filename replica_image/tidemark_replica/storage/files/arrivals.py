@@ -40,12 +40,7 @@ class FolderArrivals:
         this version. Raises SourceUnusable, StorageError."""
         listing = self._store.list(self._table.pattern)
         unbound, changed = known.split(listing.files)
-        arrived = Arrived(changed=changed)
-        arrived.waiting += [
-            WaitingFile(n, 0, "not read, it is a link out of its directory") for n in listing.outside_links
-        ]
-        for name in listing.undecodable_names:
-            arrived.waiting.append(WaitingFile(name, 0, "not read, its name is not UTF-8: rename it"))
+        arrived = Arrived(waiting=[*listing.refused], changed=changed)
         new = [file for file in unbound if released.get(file.name) != file]
         before, self._last = self._last, {file.name: file for file in new}
         is_full = False  # a smaller file waits behind one that has no room

@@ -57,7 +57,8 @@ class FileList:
     def add_problems(self, table: str, problems: Mapping[str, FileProblem]) -> None:
         """Problems as the shards have them, by the name of the file."""
         for name, problem in problems.items():
-            known, _ = self._attention.get((table, name)) or (self._read.pop((table, name), None), 0)
+            attended = self._attention.get((table, name))
+            known = attended[0] if attended is not None else self._read.pop((table, name), None)
             self._add_attention(_with_problem(known or SourceFile(table, name, 0, READ), problem), problem)
 
     def set_released(self, table: str, released: Iterable[FileVersion]) -> None:

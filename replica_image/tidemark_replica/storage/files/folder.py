@@ -9,7 +9,7 @@ from typing import BinaryIO
 from tidemark_protocol.forbidden_source_folders import forbidden_folder
 from tidemark_replica.storage.avro.container import looks_complete
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files.listing import FileVersion, FolderListing, is_candidate
+from tidemark_replica.storage.files.listing import FileVersion, FolderListing, WaitingFile, is_candidate
 from tidemark_replica.storage.files.streamed.compression import NONE
 
 _PARQUET_MAGIC = b"PAR1"
@@ -71,10 +71,10 @@ class Folder:
 
 def _add(listing: FolderListing, root: str, entry: os.DirEntry[str]) -> None:
     if (name := shown_name(entry.name)) != entry.name:
-        listing.undecodable_names.append(name)
+        listing.refused.append(WaitingFile(name, 0, "not read, its name is not UTF-8: rename it"))
         return
     if entry.is_symlink() and _points_outside(root, entry.path):
-        listing.outside_links.append(entry.name)
+        listing.refused.append(WaitingFile(name, 0, "not read, it is a link out of its directory"))
         return
     try:
         if not entry.is_file():

@@ -25,7 +25,7 @@ from tidemark_replica.storage.files.file_store import FileStore, file_store
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import FILE_CODES, problems_in_dead_letters, problems_in_table
 from tidemark_replica.storage.files.read_again import FilesGone
-from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options
+from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, spark_reader
 from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
 from tidemark_replica.storage.files.streamed.pieces import pieces_of
 from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
@@ -50,7 +50,6 @@ def tables_of(
     """
     tables = []
     for table in spec.tables:
-        check_options(table)
         if table.added and pinned is not None:
             check_files(table, file_store(table, options), pinned)
         is_known = pinned is not None and any(spec_name(t.table.name) == table.name for t in pinned.tables)
@@ -150,9 +149,7 @@ def _first_complete(store: FileStore, table: FilesTable) -> FileVersion | None:
 
 
 def _inferred_frame(session: SparkSession, table: FilesTable, store: FileStore, file: FileVersion) -> DataFrame:
-    reader = session.read.format(table.format).option("inferSchema", "true")
-    for option in table.options:
-        reader = reader.option(option.name, option.value)
+    reader = spark_reader(session, table).option("inferSchema", "true")
     report = ProblemReport(session)
     frame = read_pieces(session, reader, ReadLines(table, store, pieces_of(table, [file]), None, report))
     if code := report.take().get(file.name):

@@ -61,10 +61,8 @@ class FileChanged(Exception):
 @dataclass(frozen=True)
 class FolderListing:
     files: list[FileVersion] = field(default_factory=list)
-    outside_links: list[str] = field(default_factory=list)
-    """Names of symbolic links that point outside the directory."""
-    undecodable_names: list[str] = field(default_factory=list)
-    """Names that are not UTF-8, with each byte that is none as `\\xff`."""
+    refused: list[WaitingFile] = field(default_factory=list)
+    """Files that are never read as they are."""
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,13 @@ from tidemark_persist import StagedFile, remove_staged, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import MALFORMED_RECORD, FilesTable
 from tidemark_protocol.types import STRING, Column
-from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.checks import first_line, header_fits, header_of, opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileChanged, FileVersion
 from tidemark_replica.storage.files.problems import END_OF_LINE, SCHEMA_MISMATCH
 from tidemark_replica.storage.files.streamed.avro_pieces import avro_rows
-from tidemark_replica.storage.files.streamed.compression import COMPRESSIONS, ArchiveUnreadable
+from tidemark_replica.storage.files.streamed.compression import ArchiveUnreadable
 from tidemark_replica.storage.files.streamed.lines import NotText
 from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_rows
 from tidemark_replica.storage.files.streamed.pieces import FilePiece, pieces_of
@@ -53,26 +52,6 @@ _GLOB = re.compile(r"[{}\[\]*?\\]")
 Header = tuple[str, ...] | None
 """The names in the first line of a file; None where it has none."""
 _STAGED_SCHEMA = pa.schema([("kind", pa.string()), ("file", pa.string())])
-_OPTIONS = {
-    "csv": frozenset({"header", "delimiter", "quote", "escape", "nullValue", "dateFormat", "timestampFormat"}),
-    "json": frozenset({"dateFormat", "timestampFormat"}),
-    "parquet": frozenset[str](),
-    "avro": frozenset[str](),
-}
-
-
-def check_options(table: FilesTable) -> None:
-    """Raises SourceUnusable for an unknown format or option."""
-    allowed = _OPTIONS.get(table.format)
-    if allowed is None:
-        raise SourceUnusable(f"table {table.name}: format {table.format!r} is none of {', '.join(_OPTIONS)}")
-    for option in table.options:
-        if option.name not in allowed:
-            known = ", ".join(sorted(allowed)) or "none"
-            raise SourceUnusable(f"table {table.name}: {table.format} has no option {option.name!r} (known: {known})")
-    if table.compression and (table.compression not in COMPRESSIONS or table.format not in ("csv", "json")):
-        known = ", ".join(COMPRESSIONS)
-        raise SourceUnusable(f"table {table.name}: compression is of csv and json alone, and one of {known}")
 
 
 def literal_path(path: str) -> str:
@@ -80,11 +59,17 @@ def literal_path(path: str) -> str:
     return _GLOB.sub(r"\\\g<0>", path)
 
 
-def text_reader(session: SparkSession, table: FilesTable) -> DataFrameReader:
-    """Spark's reader with the table's options."""
-    reader = session.read.format(table.format)
+def spark_reader(session: SparkSession, table: FilesTable) -> DataFrameReader:
+    """Spark's reader of csv or json with the options that the spec gives."""
+    reader = session.read.format("csv" if table.format == "csv" else "json")
     for option in table.options:
         reader = reader.option(option.name, option.value)
+    return reader
+
+
+def text_reader(session: SparkSession, table: FilesTable) -> DataFrameReader:
+    """Spark's reader with the table's options."""
+    reader = spark_reader(session, table)
     # a record is judged by all of its fields, also by those that nobody takes
     reader = reader.option("columnPruning", "false") if table.format == "csv" else reader
     return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT).option("encoding", "UTF-8")

@@ -96,7 +96,7 @@ class KafkaIngestion(Source):
         self._time = Time(0)
         self._reads: dict[str, TopicProgress] = {}
         self._changes: dict[Entry, str | None] = {}
-        """What this tick has read, and the entries that its binding changes."""
+        """The reads of this tick, and the entries that its binding changes."""
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._bindings.resume(bound)

@@ -194,16 +194,12 @@ class UpstreamTable:
         """The key. Raises TableStopped (ReplicaIdentity) where rows cannot be found by it."""
         declared = {column.name: column.type for column in columns}
         for name in self.key:
+            what = f"column {name} of the replica identity is"
             if name not in declared:
-                raise TableStopped(
-                    REPLICA_IDENTITY, f"column {name} of the replica identity is not declared; add it to `columns`"
-                )
+                raise TableStopped(REPLICA_IDENTITY, f"{what} not declared; add it to `columns`")
             if declared[name].name in _NO_KEYS:
-                raise TableStopped(
-                    REPLICA_IDENTITY,
-                    f"column {name} of the replica identity is {declared[name]}; run ALTER TABLE ... REPLICA IDENTITY"
-                    " FULL upstream",
-                )
+                how = "run ALTER TABLE ... REPLICA IDENTITY FULL upstream"
+                raise TableStopped(REPLICA_IDENTITY, f"{what} {declared[name]}; {how}")
         return self.key
 
     def _checked(self, names: Iterable[str]) -> list[str]:
@@ -256,44 +252,24 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
 def find_definition(connection: Connection, spec: PostgresSource, table: PostgresTable) -> UpstreamTable:
     """The table, checked but for its columns. Raises TableStopped, SourceUnusable."""
     row = connection.execute(_TABLE, (table.schema, table.table)).fetchone()
+    place = f"{table.schema}.{table.table}"
     if row is None:
-        raise TableStopped(
-            TABLE_MISSING, f"there is no table {table.schema}.{table.table}; create it, or correct its name"
-        )
+        raise TableStopped(TABLE_MISSING, f"there is no table {place}; create it, or correct its name")
     oid, kind, identity, persistence, file, file_now, readable, filtered, is_parent, toast, emptied_by = row
     if kind != "r" or persistence != "p":
-        raise TableStopped(
-            TYPE_NOT_SUPPORTED, f"{table.schema}.{table.table} is no ordinary table (a partitioned one, a view ...)"
-        )
+        raise TableStopped(TYPE_NOT_SUPPORTED, f"{place} is no ordinary table (a partitioned one, a view ...)")
     if is_parent:
-        raise TableStopped(
-            TYPE_NOT_SUPPORTED,
-            f"other tables inherit from {table.schema}.{table.table}: their rows are read as its own",
-        )
+        raise TableStopped(TYPE_NOT_SUPPORTED, f"other tables inherit from {place}: their rows are read as its own")
     if not readable:
-        raise TableStopped(
-            PERMISSION_DENIED, f"the user may not SELECT from {table.schema}.{table.table}; run GRANT upstream"
-        )
+        raise TableStopped(PERMISSION_DENIED, f"the user may not SELECT from {place}; run GRANT upstream")
     if filtered:
-        raise TableStopped(
-            PERMISSION_DENIED, f"row security hides rows of {table.schema}.{table.table}; give the user BYPASSRLS"
-        )
+        raise TableStopped(PERMISSION_DENIED, f"row security hides rows of {place}; give the user BYPASSRLS")
     key = _key(connection, oid, identity)
     columns = tuple(connection.execute(_COLUMNS, (oid,)).fetchall())
     membership = find_membership(connection, spec, table, oid)
     oids = {column[2] for column in columns}
-    return UpstreamTable(
-        oid,
-        file,
-        columns,
-        _types(connection, oids),
-        file != file_now,
-        membership,
-        printed_types(connection, oids),
-        key,
-        toast,
-        emptied_by,
-    )
+    types, printed = _types(connection, oids), printed_types(connection, oids)
+    return UpstreamTable(oid, file, columns, types, file != file_now, membership, printed, key, toast, emptied_by)
 
 
 def _check_published(spec: PostgresSource, table: PostgresTable, names: Sequence[str], membership: Membership) -> None:

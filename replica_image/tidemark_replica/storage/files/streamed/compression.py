@@ -14,7 +14,6 @@ import pyarrow as pa
 from tidemark_protocol.plan.ingestion import FilesTable
 
 NONE, GZIP, ZSTD = "none", "gzip", "zstd"
-COMPRESSIONS = (NONE, GZIP, ZSTD)
 CHUNK_BYTES = 1 << 20
 FREE_BYTES, EXPANSION_MAX = 256 << 20, 250
 """A file may become FREE_BYTES, and EXPANSION_MAX times its own size more."""
