@@ -153,8 +153,8 @@ def _numbers(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
             samples = [(_labels(instance), read(instance)) for instance in instances]
             yield _family(kind, f"controller_{name}", says, OF_INSTANCE, samples)
     for name, (kind, says, label, by_label) in _BY_LABEL.items():
-        samples = [((*_labels(i), value), number) for i in instances for value, number in by_label(i).items()]
-        yield _family(kind, f"controller_{name}", says, (*OF_INSTANCE, label), samples)
+        found = [((*_labels(i), value), number) for i in instances for value, number in by_label(i).items()]
+        yield _family(kind, f"controller_{name}", says, (*OF_INSTANCE, label), found)
 
 
 def _family(kind: type[_Numbers], name: str, says: str, labels: Sequence[str], samples: Iterable[_Sample]) -> Metric:

@@ -49,16 +49,10 @@ class MemoryStore:
     async def load(self, place: SecretLocation) -> StoredFiles | None:
         return self.kept.get(place.key)
 
-    async def create(self, place: SecretLocation, bag: Files) -> None:
-        self._write(place, bag, None)
-
-    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
-        self._write(place, bag, kept.version)
-
-    def _write(self, place: SecretLocation, bag: Files, expected: str | None) -> None:
+    async def write(self, place: SecretLocation, bag: Files, kept: StoredFiles | None) -> None:
         self.before(place)
         there = self.kept.get(place.key)
-        if (there.version if there else None) != expected:
+        if (there.version if there else None) != (kept.version if kept else None):
             raise WriteConflict(f"{place.name} was written by somebody else")
         self.writes += 1
         self.kept[place.key] = StoredFiles(dict(bag), str(self.writes))

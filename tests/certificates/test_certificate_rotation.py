@@ -20,17 +20,17 @@ from tests.certificates.samples import (
 from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import AuthorityStep, from_files
 from tidemark_operator.certificates.certificate_rotation import LOOK_SECONDS, CertificateRotation
-from tidemark_operator.certificates.certificate_state import HolderFiles
 from tidemark_operator.certificates.issue import is_signed_by, subject_uri, validity
 from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_operator.errors import CertificateRefused, OperatorError
+from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import OPERATOR, replica_identity
 
 AT_AUTHORITY = ("", AUTHORITY)
 
 
-def stored_files(store: MemoryStore, place: SecretLocation) -> HolderFiles:
+def stored_files(store: MemoryStore, place: SecretLocation) -> Material:
     found = leaves.from_files(store.kept[place.key].bag)
     assert found is not None
     return found
@@ -86,7 +86,7 @@ def test_a_holder_has_its_certificate_when_hold_returns_and_it_is_not_issued_aga
         keeper = await started(store, clock)
         await keeper.hold(R1_PLACE, R1)
         leaf = stored_files(store, R1_PLACE)
-        assert subject_uri(leaf.pair.certificate) == R1.uri
+        assert subject_uri(leaf.certificate) == R1.uri
         assert leaf.authorities == keeper.material().authorities
         for again in (keeper, await started(store, clock)):
             await again.hold(R1_PLACE, R1)
@@ -105,7 +105,7 @@ def test_a_replica_made_again_under_its_name_gets_a_certificate_of_its_own() -> 
         await keeper.hold(R1_PLACE, R1)
         later = replica_identity("team-a", "r1", "9999")
         await keeper.hold(R1_PLACE, later)
-        assert subject_uri(stored_files(store, R1_PLACE).pair.certificate) == later.uri
+        assert subject_uri(stored_files(store, R1_PLACE).certificate) == later.uri
 
     asyncio.run(scenario())
 
@@ -129,12 +129,12 @@ def test_all_are_renewed_when_it_is_time_and_nothing_is_written_before() -> None
         assert stored_files(store, R1_PLACE) != first
         assert keeper.material() != own
         assert subject_uri(keeper.material().certificate) == OPERATOR.uri
-        assert OPERATOR.uri not in {subject_uri(leaf.pair.certificate) for leaf in leaves_in(store)}
+        assert OPERATOR.uri not in {subject_uri(leaf.certificate) for leaf in leaves_in(store)}
 
     asyncio.run(scenario())
 
 
-def leaves_in(store: MemoryStore) -> list[HolderFiles]:
+def leaves_in(store: MemoryStore) -> list[Material]:
     found = [leaves.from_files(kept.bag) for kept in store.kept.values()]
     return [leaf for leaf in found if leaf is not None]
 
@@ -163,7 +163,7 @@ def test_a_deleted_certificate_is_issued_again() -> None:
         assert R1_PLACE.key not in store.kept
         clock.forward(days=1 / 24)
         await keeper.look()
-        assert subject_uri(stored_files(store, R1_PLACE).pair.certificate) == R1.uri
+        assert subject_uri(stored_files(store, R1_PLACE).certificate) == R1.uri
 
     asyncio.run(scenario())
 
@@ -178,7 +178,7 @@ def test_a_deleted_authority_is_made_again_and_issues_all_certificates() -> None
         del store.kept[AT_AUTHORITY]
         await keeper.look()
         signer = from_files(store.kept[AT_AUTHORITY].bag).signer.certificate
-        assert is_signed_by(stored_files(store, R1_PLACE).pair.certificate, signer)
+        assert is_signed_by(stored_files(store, R1_PLACE).certificate, signer)
         assert keeper.material().authorities == signer == stored_files(store, R1_PLACE).authorities
 
     asyncio.run(scenario())
@@ -223,11 +223,11 @@ def test_a_place_that_others_write_again_and_again_is_left_for_later() -> None:
     class Contested(MemoryStore):
         tries = 0
 
-        async def create(self, place: SecretLocation, bag: Files) -> None:
+        async def write(self, place: SecretLocation, bag: Files, kept: StoredFiles | None) -> None:
             if place.key == R1_PLACE.key:
                 self.tries += 1
                 raise WriteConflict("again")
-            await super().create(place, bag)
+            await super().write(place, bag, kept)
 
     async def scenario() -> None:
         store = Contested()

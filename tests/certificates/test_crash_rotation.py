@@ -48,7 +48,7 @@ class Mounts:
             kept = await store.load(place)
             leaf = leaves.from_files(kept.bag) if kept else None
             if leaf is not None:
-                self._had[place].append((self._clock(), leaf.material))
+                self._had[place].append((self._clock(), leaf))
 
     def possible(self) -> Iterator[Material]:
         """The last one that is older than the time it takes, and all later ones."""
@@ -108,7 +108,7 @@ class System:
             assert self.mounts.all_meet(self.operator.material())
         await self.live(self.operator)
         await self.operator.look()
-        return self.operator.step
+        return self.operator._current.authority.step
 
     async def check(self, before: bytes) -> None:
         """A new authority alone, and everybody has a fresh certificate of it."""
@@ -121,8 +121,8 @@ class System:
             leaf = leaves.from_files(there.bag) if there else None
             assert leaf is not None
             assert leaf.authorities == after.bundle
-            assert is_signed_by(leaf.pair.certificate, after.signer.certificate)
-            assert validity(leaf.pair.certificate).is_fresh(self.clock())
+            assert is_signed_by(leaf.certificate, after.signer.certificate)
+            assert validity(leaf.certificate).is_fresh(self.clock())
 
 
 async def rotated(store: Store) -> None:

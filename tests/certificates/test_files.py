@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.certificates.samples import R1, R1_PLACE, R2_PLACE, START_MS, material
-from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
+from tidemark_operator.certificates.certificate_state import to_files
 from tidemark_operator.certificates.files import FolderStore
-from tidemark_operator.certificates.issue import KeyPair, new_authority
+from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.certificates.names import PLANNER
 from tidemark_operator.certificates.store import Files, SecretLocation, WriteConflict
 from tidemark_operator.errors import CertificateRefused
@@ -23,11 +23,11 @@ AUTHORITY = new_authority(START_MS)
 
 def some_bag() -> Files:
     found = material(AUTHORITY, R1, START_MS)
-    return to_files(HolderFiles(KeyPair(found.certificate, found.key), found.authorities))
+    return to_files(found)
 
 
 def create(store: FolderStore, place: SecretLocation, bag: Files) -> None:
-    asyncio.run(store.create(place, bag))
+    asyncio.run(store.write(place, bag, None))
 
 
 def test_stored_files_are_read_back_and_replaced(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_stored_files_are_read_back_and_replaced(tmp_path: Path) -> None:
         mounted = CertificateFolder(store.path(R1_PLACE)).read()
         assert [mounted.certificate, mounted.key, mounted.authorities] == list(bag.values())
         if bag is first:
-            asyncio.run(store.replace(R1_PLACE, second, kept))
+            asyncio.run(store.write(R1_PLACE, second, kept))
 
 
 def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_replaced_files_leave_no_key_behind(tmp_path: Path) -> None:
     kept = asyncio.run(store.load(R1_PLACE))
     assert kept is not None
     new = some_bag()
-    asyncio.run(store.replace(R1_PLACE, new, kept))
+    asyncio.run(store.write(R1_PLACE, new, kept))
     keys = [path for path in store.path(R1_PLACE).rglob("tls.key") if not path.is_symlink()]
     assert [key.read_bytes() for key in keys] == [new["tls.key"]]
     assert not (store.path(R1_PLACE) / "..new-dead").is_symlink()
@@ -101,9 +101,9 @@ def test_replacing_a_removed_file_is_a_conflict(tmp_path: Path) -> None:
     create(store, R1_PLACE, some_bag())
     kept = asyncio.run(store.load(R1_PLACE))
     assert kept is not None
-    asyncio.run(store.replace(R1_PLACE, some_bag(), kept))
+    asyncio.run(store.write(R1_PLACE, some_bag(), kept))
     with pytest.raises(WriteConflict):
-        asyncio.run(store.replace(R1_PLACE, some_bag(), kept))
+        asyncio.run(store.write(R1_PLACE, some_bag(), kept))
     with pytest.raises(WriteConflict):
         create(store, R1_PLACE, some_bag())
 

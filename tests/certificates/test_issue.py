@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.certificates.samples import DAY_MS, R1, START_MS, authority, material
-from tidemark_operator.certificates.certificate_state import HolderFiles, renewed
+from tidemark_operator.certificates.certificate_state import renewed
 from tidemark_operator.certificates.issue import is_signed_by, issue, key_matches, new_authority, subject_uri, validity
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.identities import OPERATOR, PLANNER, Identity, identity_of, replica_identity
@@ -79,19 +80,17 @@ def test_no_key_is_ever_printed() -> None:
     kept = authority(START_MS)
     leaf = renewed(None, R1, kept, START_MS)
     assert leaf is not None
-    for value in (kept, leaf, leaf.pair, leaf.material, material(kept.signer, R1, START_MS)):
+    for value in (kept, leaf, material(kept.signer, R1, START_MS)):
         assert "PRIVATE" not in repr(value)
         assert "CERTIFICATE" in repr(value)
 
 
 CASES = {
     "nothing there": lambda leaf, other: None,
-    "of somebody else": lambda leaf, other: HolderFiles(
-        issue(other.signer, replica_identity("a", "b", "c"), START_MS), b""
-    ),
+    "of somebody else": lambda leaf, other: material(other.signer, replica_identity("a", "b", "c"), START_MS),
     "of another authority": lambda leaf, other: renewed(None, R1, other, START_MS),
-    "no certificate": lambda leaf, other: HolderFiles(type(leaf.pair)(b"x", leaf.pair.key), leaf.authorities),
-    "another's key": lambda leaf, other: HolderFiles(type(leaf.pair)(leaf.pair.certificate, other.signer.key), b""),
+    "no certificate": lambda leaf, other: replace(leaf, certificate=b"x"),
+    "another's key": lambda leaf, other: replace(leaf, key=other.signer.key),
 }
 
 
@@ -102,7 +101,7 @@ def test_an_unsuitable_certificate_is_issued_again(case: str) -> None:
     leaf = renewed(None, R1, ours, START_MS)
     better = renewed(CASES[case](leaf, other), R1, ours, START_MS)  # type: ignore[no-untyped-call]
     assert better is not None
-    assert is_signed_by(better.pair.certificate, ours.signer.certificate)
+    assert is_signed_by(better.certificate, ours.signer.certificate)
     assert renewed(better, R1, ours, START_MS) is None
 
 
@@ -114,7 +113,7 @@ def test_a_certificate_is_renewed_after_two_thirds_of_its_life_and_not_before() 
     later = renewed(leaf, R1, ours, START_MS + 20 * DAY_MS)
     assert later is not None
     assert leaf is not None
-    assert later.pair.certificate != leaf.pair.certificate
+    assert later.certificate != leaf.certificate
     assert renewed(leaf, R1, ours, START_MS - DAY_MS) is not None
 
 
@@ -123,7 +122,7 @@ def test_other_authorities_alone_change_no_key() -> None:
     ours = authority(START_MS)
     leaf = renewed(None, R1, ours, START_MS)
     assert leaf is not None
-    better = renewed(HolderFiles(leaf.pair, b"older"), R1, ours, START_MS)
+    better = renewed(replace(leaf, authorities=b"older"), R1, ours, START_MS)
     assert better == leaf
 
 

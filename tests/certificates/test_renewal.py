@@ -13,7 +13,7 @@ import pytest
 
 from tests.certificates.peers import echo, run, showing
 from tests.certificates.samples import R1, R1_PLACE, material, written
-from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
+from tidemark_operator.certificates.certificate_state import to_files
 from tidemark_operator.certificates.files import FolderStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
 from tidemark_operator.certificates.store import Files
@@ -27,7 +27,7 @@ OPERATORS = material(OURS, OPERATOR, NOW_MS)
 
 
 def bag(found: Material) -> Files:
-    return to_files(HolderFiles(KeyPair(found.certificate, found.key), found.authorities))
+    return to_files(found)
 
 
 def shown_at(port: int, trusts: bytes) -> bytes:
@@ -61,13 +61,13 @@ def test_a_stream_goes_on_while_the_certificate_is_replaced(signer: KeyPair, tmp
                 if number == 50:
                     kept = await store.load(R1_PLACE)
                     assert kept is not None
-                    await store.replace(R1_PLACE, bag(new), kept)
+                    await store.write(R1_PLACE, bag(new), kept)
                     assert await asyncio.to_thread(shown_at, port, signer.certificate) == pem(new)
                     assert await another.unary_unary("/Echo/UnaryUnary")(b"x") == b"x"
             await stream.done_writing()
         return heard
 
-    run(store.create(R1_PLACE, bag(old)))
+    run(store.write(R1_PLACE, bag(old), None))
     with echo("127.0.0.1:0", CertificateFolder(store.path(R1_PLACE))) as port:
         assert shown_at(port, OURS.certificate) == pem(old)
         assert run(converse(port)) == [str(number).encode() for number in range(100)]

@@ -111,7 +111,7 @@ def test_an_authority_hands_over_while_two_operators_look_at_it(
             await asyncio.gather(*(keeper.look() for keeper in keepers))
             for keeper in keepers:
                 await keeper.look()
-            steps.append(keepers[0].step)
+            steps.append(keepers[0]._current.authority.step)
             clock.forward(days=1 / 12)
         assert steps == [AuthorityStep.INTRODUCING, AuthorityStep.REPLACING, AuthorityStep.STEADY, AuthorityStep.STEADY]
         assert keepers[0].material().authorities == keepers[1].material().authorities != before
@@ -188,17 +188,17 @@ def test_a_write_over_an_unread_version_is_a_conflict(run: Callable[[Scenario], 
 
     async def scenario(one: Kube, other: Kube) -> None:
         store, place = SecretStore(one, namespace), SecretLocation(AUTHORITY, mounted=False)
-        await store.create(place, {"a": b"1"})
+        await store.write(place, {"a": b"1"}, None)
         with pytest.raises(WriteConflict):
-            await store.create(place, {"a": b"2"})
+            await store.write(place, {"a": b"2"}, None)
         kept = await store.load(place)
         assert kept is not None
-        await SecretStore(other, namespace).replace(place, {"a": b"3"}, kept)
+        await SecretStore(other, namespace).write(place, {"a": b"3"}, kept)
         with pytest.raises(WriteConflict):
-            await store.replace(place, {"a": b"4"}, kept)
+            await store.write(place, {"a": b"4"}, kept)
         gone = SecretLocation("gone")
         with pytest.raises(WriteConflict):
-            await store.replace(gone, dict.fromkeys(("tls.crt", "tls.key"), b""), kept)
+            await store.write(gone, dict.fromkeys(("tls.crt", "tls.key"), b""), kept)
 
     run(scenario)
 

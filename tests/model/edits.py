@@ -28,7 +28,7 @@ class EditedSimulation(Simulation):
         super().__init__()
 
     def _begin(self) -> None:
-        self.book = ShardBook(stands=self.now < self._stand_until)
+        self.book = ShardBook(lambda: self.now < self._stand_until)
         self.instance, self.clients = Instance(self.book), Clients(self)
         for id in TABLES:
             self.book.register(id, str(id), LAG)

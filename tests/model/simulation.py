@@ -74,7 +74,7 @@ class Simulation:
 
     def _begin(self) -> None:
         """A controller that knows what is stored."""
-        self.book = ShardBook(stands=self.now < self._stand_until)
+        self.book = ShardBook(lambda: self.now < self._stand_until)
         hydration_policy = HydrationPolicy(concurrency=2, standing=self._standing)
         self.instance, self.clients = Instance(self.book, hydration_policy), Clients(self)
         for name in REPLICAS:
@@ -204,7 +204,6 @@ class Simulation:
     def maintain(self) -> None:
         self.now += MAINTENANCE_MS
         self._restore()
-        self.book.stands = self.now < self._stand_until
         self.leases.book.maintain(self.now)
         self.take(self.instance.maintain(self.now))
 

@@ -30,7 +30,8 @@ def _owners(owners: Iterable[SourceState | DataflowState], but: str) -> Mapping[
 def _locations(owner: SourceState | DataflowState) -> Iterable[str]:
     if isinstance(owner, DataflowState):
         descriptions = [mark.revision.description for mark in owner.marks]
-        return [each.location for of in descriptions for each in (*view_shards(of), *published_views(of))]
+        written = [shard.location for description in descriptions for shard in view_shards(description)]
+        return written + [view.location for description in descriptions for view in published_views(description)]
     if owner.pinned is None:
         return []
     return [owner.pinned.remap_location, *(table.shard.location for table in owner.pinned.tables)]

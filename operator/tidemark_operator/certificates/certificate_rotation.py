@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from tidemark_operator.certificates import authority as authorities
 from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import Authority
-from tidemark_operator.certificates.certificate_state import HolderFiles
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.store import SecretLocation, Store, StoredFiles, WriteConflict
@@ -51,7 +50,7 @@ class _Holder:
 
     place: SecretLocation
     identity: Identity
-    leaf: HolderFiles | None = None
+    leaf: Material | None = None
     verified_ms: int = 0
 
 
@@ -61,7 +60,7 @@ class CertificateRotation:
     def __init__(self, store: Store, clock: Callable[[], int] | None = None) -> None:
         self._store, self._clock = store, clock or _now_ms
         self._written: _Written | None = None
-        self._own: dict[Identity, HolderFiles] = {}
+        self._own: dict[Identity, Material] = {}
         self._holders: dict[tuple[str, str], _Holder] = {}
         self._changed_ms = 0
 
@@ -78,7 +77,7 @@ class CertificateRotation:
         own = leaves.renewed(own, identity, self._current.authority, self._clock(), hosts) or own
         assert own is not None, "renewed() returns None for existing files only"
         self._own[identity] = own
-        return own.material
+        return own
 
     async def start(self) -> None:
         """Load the authority, or create it. One of several operators that start at once creates it.
@@ -95,7 +94,7 @@ class CertificateRotation:
                 return
             try:
                 made = authorities.steady_authority(self._clock(), new_authority)
-                await self._store.create(_AUTHORITY, authorities.to_files(made))
+                await self._store.write(_AUTHORITY, authorities.to_files(made), None)
                 LOG.info("created a new authority for certificates")
             except WriteConflict:
                 continue
@@ -168,7 +167,7 @@ class CertificateRotation:
         if following is None:
             return
         try:
-            await self._store.replace(_AUTHORITY, authorities.to_files(following), kept)
+            await self._store.write(_AUTHORITY, authorities.to_files(following), kept)
         except WriteConflict:
             LOG.info("another operator took the next step of the authority for certificates")
         else:
@@ -198,10 +197,7 @@ class CertificateRotation:
                 holder.leaf, holder.verified_ms = leaf, self._clock()
                 return
             try:
-                if kept is None:
-                    await self._store.create(holder.place, leaves.to_files(better))
-                else:
-                    await self._store.replace(holder.place, leaves.to_files(better), kept)
+                await self._store.write(holder.place, leaves.to_files(better), kept)
                 self._changed_ms = self._clock()
                 LOG.info("wrote a new certificate, or new authorities, for %s", holder.identity)
             except WriteConflict:

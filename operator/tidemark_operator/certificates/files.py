@@ -43,11 +43,8 @@ class FolderStore:
     async def load(self, place: SecretLocation) -> StoredFiles | None:
         return await asyncio.to_thread(self._load, place)
 
-    async def create(self, place: SecretLocation, bag: Files) -> None:
-        await asyncio.to_thread(self._write, place, bag, None)
-
-    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
-        await asyncio.to_thread(self._write, place, bag, kept.version)
+    async def write(self, place: SecretLocation, bag: Files, kept: StoredFiles | None) -> None:
+        await asyncio.to_thread(self._write, place, bag, kept.version if kept else None)
 
     def retain(self, places: Collection[SecretLocation], among: str = "*.*") -> None:
         """Remove the folders of all other locations `among` these; by default: those in namespaces."""

@@ -33,20 +33,15 @@ class SecretStore:
         body = await self._kube.get(SECRETS, self._namespace_of(place), place.name)
         return None if body is None else parse_secret(place, body)
 
-    async def create(self, place: SecretLocation, bag: Files) -> None:
+    async def write(self, place: SecretLocation, bag: Files, kept: StoredFiles | None) -> None:
+        body = build_secret(place, bag, await self._owner(place), kept.version if kept else "")
         try:
-            await self._kube.create(
-                SECRETS, self._namespace_of(place), build_secret(place, bag, await self._owner(place))
-            )
-        except Conflict as error:
-            raise WriteConflict(str(error)) from None
-
-    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
-        body = build_secret(place, bag, await self._owner(place), kept.version)
-        try:
-            await self._kube.replace(SECRETS, self._namespace_of(place), place.name, body)
+            if kept is None:
+                await self._kube.create(SECRETS, self._namespace_of(place), body)
+            else:
+                await self._kube.replace(SECRETS, self._namespace_of(place), place.name, body)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if not isinstance(error, Conflict) and (kept is None or error.status != 404):
                 raise
             raise WriteConflict(str(error)) from None
 

@@ -32,7 +32,7 @@ class SecretLocation:
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """A stored set of files. `version`: of this content, for `Store.replace`."""
+    """A stored set of files. `version`: of this content, for `Store.write`."""
 
     bag: Files
     version: str
@@ -49,8 +49,6 @@ class Store(Protocol):
     async def load(self, place: SecretLocation) -> StoredFiles | None:
         """The files; None: nothing is stored there."""
 
-    async def create(self, place: SecretLocation, bag: Files) -> None:
-        """Store new files; raises WriteConflict where some are stored already."""
-
-    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
-        """Replace the files; raises WriteConflict unless `kept` is what is stored."""
+    async def write(self, place: SecretLocation, bag: Files, kept: StoredFiles | None) -> None:
+        """Store new files, or replace the files; raises WriteConflict unless `kept` is what is stored, None for
+        nothing."""

@@ -143,11 +143,11 @@ class Instance:
         self.broadcast(compacted)
         known = [id for dataflow in has.dataflows for id in dataflow.export_ids]
 
-        def ended(hydration: Hydration) -> None:
+        def record(hydration: Hydration) -> None:
             self.hydrations.append((replica, hydration))
 
         policy, owner_of = self.hydration_policy, self.dataflows.owner_of
-        gate = HydrationGate(policy, owner_of, hydrating, self._is_resource, known, ended)
+        gate = HydrationGate(policy, owner_of, hydrating, self._is_resource, known, record)
         link = self._links[replica] = ReplicaLink(connection, gate)
         self.disconnected.connected(replica, begins)
         self.excluded.described(replica, has, now_ms)

@@ -43,7 +43,7 @@ class Fleet:
     def book(self, namespace: str) -> ShardBook:
         """The shards of a namespace."""
         if namespace not in self._books:
-            self._books[namespace] = ShardBook(stands=self._stands)
+            self._books[namespace] = ShardBook(self._stands)
         return self._books[namespace]
 
     def leases(self, namespace: str) -> LeaseBook | None:
@@ -64,12 +64,10 @@ class Fleet:
         anything else, and again when clients can reach this operator."""
         if self._lease_ms:
             self._stand_until_ms = steady_ms() + LEASE_MS
-            self._tell_stands()
 
     def go_on(self) -> None:
         """Advance sinces: there was no earlier operator."""
         self._stand_until_ms = None
-        self._tell_stands()
 
     def require_grants(self) -> None:
         """Raises QueryNotReady where this operator may grant no leases: another one may lead, which advances sinces
@@ -80,13 +78,8 @@ class Fleet:
                 "know of this hold"
             )
 
-    @property
     def _stands(self) -> bool:
         return self._stand_until_ms is not None and steady_ms() < self._stand_until_ms
-
-    def _tell_stands(self) -> None:
-        for book in self._books.values():
-            book.stands = self._stands
 
     def _index(self, namespace: str, id: GlobalId) -> Collection | None:
         return next((found for running in self.of(namespace) if (found := running.index(id)) is not None), None)
@@ -145,9 +138,8 @@ class Fleet:
         the wait for those of an earlier operator end."""
         if self._stand_until_ms is not None and not self._leadership.leads:
             self._stand_until_ms = steady_ms() + LEASE_MS
-        elif not self._stands:
+        elif not self._stands():
             self._stand_until_ms = None
-        self._tell_stands()
         for leases in self._leases.values():
             if not self._leadership.leads:
                 leases.prolong()

@@ -104,7 +104,7 @@ class Kube:
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
         self.api, self.namespaces = api, namespaces
         self._patient = False
-        self.fence: Callable[[], None] = _nothing
+        self.fence: Callable[[], None] = lambda: None
         """A check before every write except a Lease's; it raises ApiError where this process must not write."""
 
     @staticmethod
@@ -282,10 +282,6 @@ class Kube:
             raise ApiError(0, f"the API server does not answer: {error}") from None
         except JSONDecodeError as error:
             raise ApiError(0, f"the server at this address is not an API server: {error}") from None
-
-
-def _nothing() -> None:
-    """Allow every write."""
 
 
 async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:

@@ -331,7 +331,7 @@ def _later_gone(name: str) -> str:
     )
 
 
-def _pointers(table: WrittenTable, names: Collection[str]) -> dict[str, str]:
+def _pointers(table: Any, names: Collection[str]) -> dict[str, str]:
     return {each.name: each.value for each in table.pointers if each.name in names}
 
 

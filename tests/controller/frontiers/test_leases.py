@@ -25,7 +25,7 @@ class Leased(InstanceHarness):
 
     def __init__(self, stands: bool = False) -> None:
         super().__init__()
-        self.shards.stands, self.found = stands, 0
+        self.shards.stands, self.found = (lambda: stands), 0
         self.install()
         self.connect(R1)
         self.leases = LeaseBook(self.shards, self._index, MOST, lambda: self.now)
@@ -189,7 +189,7 @@ def test_a_new_operator_advances_nothing_before_leases_can_be_renewed() -> None:
         assert leased.sinces == (300, 0)
         if renewed:
             assert leased.grant(499) == (INDEX, TABLE)
-        leased.shards.stands = False
+        leased.shards.stands = lambda: False
         leased.goes_on(1_100, 1)
         assert leased.sinces == expected
 

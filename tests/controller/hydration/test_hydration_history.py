@@ -28,7 +28,7 @@ class RecordedGate(HydrationGate):
         self.absorb(create("a"))
 
     def take_ended(self) -> list[Hydration]:
-        """What has ended since the last call."""
+        """Return the hydrations that have ended since the last call."""
         found, self.ended[:] = [*self.ended], []
         return found
 

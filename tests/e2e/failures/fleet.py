@@ -193,7 +193,7 @@ class Fleet:
 
     def replay(self) -> list[Command]:
         """The commands that a replica gets that joins now."""
-        return self._do(lambda: list(self.instance.core._history.replay()))
+        return self._do(lambda: list(self.instance.core.history.replay()))
 
     def serve_metrics(self) -> int:
         """Serve the operator's metrics of this instance. Returns the port."""

@@ -23,11 +23,12 @@ from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.query.query import QueryRequest, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
-from tidemark_operator.gateway.streams.stream_dataflow import StreamSubject, plan_subject
+from tidemark_operator.gateway.streams.stream_dataflow import plan_subject
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Diagnostic, Refused
+from tidemark_protocol.pb.gateway_pb2 import SubscribeRequest
 
 SLOW, TIMEOUT = "SELECT slow", Refused((Diagnostic("TIMEOUT", "planning took longer than 5 s"),))
 SYNTAX = Refused((Diagnostic("SYNTAX", "what?"),))
@@ -66,10 +67,11 @@ def ways(
     """Every way in which a user's text comes to the planner."""
     statements, limits = StatementCache(context.registry, context.planner, shared), GatewayLimits()
     limits.planner = shared
+    subject = SubscribeRequest(namespace="ns", subject=text)
     return {
         "query": lambda: prepare(context, statements, cast(RetainedTables, None), Anybody(), QueryRequest("ns", text)),
-        "subscribe": lambda: plan_subject(context, limits, Anybody(), StreamSubject("ns", text), "subscribe"),
-        "copy": lambda: plan_subject(context, limits, Anybody(), StreamSubject("ns", text), "copy"),
+        "subscribe": lambda: plan_subject(context, limits, Anybody(), subject, "subscribe"),
+        "copy": lambda: plan_subject(context, limits, Anybody(), subject, "copy"),
         "explain": lambda: explain(PlanAsker(context, shared, Anybody(), "ns"), text),
     }
 

@@ -11,6 +11,8 @@ from tests.protocol.samples import A
 from tidemark_operator.catalogue.relations import owners
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.query.row_wise import check_row_wise
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Finishing, Planned, PlannedOneShot, PlannedPeek
 from tidemark_protocol.plan.lir import (
@@ -89,7 +91,8 @@ def test_queries_that_cannot_be_followed_are_refused() -> None:
     """The one that it reads was replaced by another, which has not the export any more."""
     known = registry()
     old = add_dataflow(known, "d", shards=("s.a",))
-    reader = add_dataflow(known, "view-r", indexes=(old,), reads=("gone",))
+    reader = add_dataflow(known, "view-r", indexes=(old,), reads=("d",))
+    known.forget(Key(DATAFLOWS, "ns", "d"))
 
     with pytest.raises(QueryRefused, match="was replaced meanwhile"):
         check_row_wise(known, "ns", peek(reader), owners(known.sources("ns"), known.dataflows("ns")))

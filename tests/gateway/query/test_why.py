@@ -9,8 +9,9 @@ import pytest
 from tests.controller.harness import EMPTY, at
 from tidemark_operator.controller.reports.catch_up import catch_up
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.explanations.why import Cause, RelationSnapshot, ReplicaSnapshot, find_causes
+from tidemark_operator.gateway.explanations.why import RelationSnapshot, ReplicaSnapshot, find_causes
 from tidemark_protocol.ids import Time
+from tidemark_protocol.pb.gateway_pb2 import Cause
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
 
@@ -182,7 +183,7 @@ def test_a_view_without_replicas_says_so() -> None:
 def test_a_finished_relation_is_held_back_by_nothing() -> None:
     """Nothing is marked."""
     (cause,) = find_causes("v", {"v.v": RelationSnapshot("v.v", "index", EMPTY)})
-    assert (cause.holds, cause.because) == (False, ())
+    assert (cause.holds, list(cause.because)) == (False, [])
 
 
 def test_a_task_that_reads_itself_comes_to_an_end() -> None:

@@ -21,7 +21,8 @@ from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidd
 from tidemark_operator.gateway.server import http_body, http_rows
 from tidemark_operator.gateway.server.http_rows import HttpRows
 from tidemark_operator.gateway.server.http_server import HttpServer
-from tidemark_operator.gateway.streams.insert import Inserts, WriteReceipt, WriteTarget
+from tidemark_operator.gateway.streams.insert import Inserts, WriteTarget
+from tidemark_protocol.pb.gateway_pb2 import InsertReply
 from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.wire.password_login import PasswordLogin, encode
 
@@ -37,7 +38,7 @@ class Ingester:
         self.taken: list[tuple[WriteTarget, bytes]] = []
         self.begun, self.ended = asyncio.Event(), asyncio.Event()
 
-    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> InsertReply:
         self.begun.set()
         try:
             body = b"".join([piece async for piece in pieces])
@@ -46,7 +47,7 @@ class Ingester:
         if self.failure is not None:
             raise self.failure
         self.taken.append((target, body))
-        return WriteReceipt(target.table, 1000, 2, False)
+        return InsertReply(table=target.table, time=1000, rows=2)
 
 
 def rows(ingester: Ingester) -> HttpRows:
@@ -165,7 +166,7 @@ class Ticking(Ingester):
         super().__init__()
         self.read, self.tick = asyncio.Event(), asyncio.Event()
 
-    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> InsertReply:
         self.begun.set()
         try:
             body = b"".join([piece async for piece in pieces])
@@ -174,7 +175,7 @@ class Ticking(Ingester):
             self.taken.append((target, body))
         finally:
             self.ended.set()
-        return WriteReceipt(target.table, 1000, 2, False)
+        return InsertReply(table=target.table, time=1000, rows=2)
 
 
 @pytest.mark.parametrize("length", [2, 3])
@@ -217,7 +218,7 @@ def test_a_call_that_waits_holds_up_the_end_of_the_gateway_for_a_moment() -> Non
     """Long before the minute that aiohttp would wait for it."""
 
     class Waiting(Ingester):
-        async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
+        async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> InsertReply:
             self.begun.set()
             try:
                 await asyncio.Event().wait()

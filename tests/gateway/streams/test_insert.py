@@ -18,13 +18,13 @@ from tidemark_operator.errors import QueryNotReady, QueryRefused, WriteRefused, 
 from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.gateway.server.status import sqlstate_of, status_of
-from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteSection, WriteTarget
+from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATA_SOURCES, INSTANCES
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.ids import ReplicaId, ShardId, WriterTerm
-from tidemark_protocol.pb import compute_pb2_grpc
+from tidemark_protocol.pb import compute_pb2_grpc, gateway_pb2
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_protocol.types import BIGINT, Column
 
@@ -120,9 +120,8 @@ def test_each_operation_of_a_call_needs_its_right(
     operation: str, sections: tuple[str, ...], error: type[Exception]
 ) -> None:
     """The caller may insert. An older replica would do the operation of a call, and leave its sections out."""
-    target = WriteTarget(
-        "ns", "shop", "orders", operation, "csv", "k", sections=tuple(WriteSection(name, 4) for name in sections)
-    )
+    made = tuple(gateway_pb2.WriteSection(operation=name, rows=4) for name in sections)
+    target = WriteTarget("ns", "shop", "orders", operation, "csv", "k", sections=made)
     with pytest.raises(error):
         asyncio.run(Inserts(context(None), GatewayLimits()).write(Inserter(), target, body()))
 

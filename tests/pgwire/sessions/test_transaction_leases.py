@@ -271,7 +271,7 @@ def test_a_clock_that_is_set_forward_ends_no_transaction(server: Served, monkeyp
         monkeypatch.setattr("tidemark_operator.fleet.fleet.now_ms", lambda: now_ms() + 3_600_000)
         server.loop.call(server.running_fleet.maintain_leases)
         assert len(leases(server)) == 1
-        assert server.running_fleet.book(NAMESPACE).stands
+        assert server.running_fleet.book(NAMESPACE).stands()
         connection.execute("COMMIT")
 
 

@@ -305,7 +305,7 @@ class Dataflows:
         """Advance the sinces by the read policy, then the holds on inputs."""
         commands: list[Command] = []
         for collection in self._collections.values():
-            since = collection.since if self._shards.stands else collection.next_since(now_ms)
+            since = collection.since if self._shards.stands() else collection.next_since(now_ms)
             if since > collection.since:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))

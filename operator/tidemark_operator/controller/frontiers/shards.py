@@ -13,6 +13,7 @@ ahead, so compaction follows an upper no further than `BELIEVED_AHEAD_MS` beyond
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS, bounded, trailing
@@ -106,10 +107,10 @@ class TrackedShard:
 
 class ShardBook:
     """All shards of a namespace that sources, views and plans name: their frontiers, owners, readers and holds.
-    `stands`: no since of the namespace advances, be it a shard's or an index's, as clients of an earlier operator renew
-    their leases."""
+    `stands`: whether no since of the namespace advances, be it a shard's or an index's, as clients of an earlier
+    operator renew their leases."""
 
-    def __init__(self, *, stands: bool = False) -> None:
+    def __init__(self, stands: Callable[[], bool] = lambda: False) -> None:
         self.stands = stands
         self._shards: dict[ShardId, TrackedShard] = {}
         self._news: dict[ShardId, asyncio.Event] = {}
@@ -243,7 +244,7 @@ class ShardBook:
         """The compactions to ask a replica for now, each shard at most every ten seconds. `storage`: the replica
         reaches only shards below it, as others may need other credentials or mounts."""
         commands = []
-        for shard in self._shards.values() if not self.stands else ():
+        for shard in self._shards.values() if not self.stands() else ():
             if not is_below(storage, shard.location):
                 continue
             allowed = shard.allowed_since(now_ms)

@@ -13,8 +13,8 @@ Pure: computed from a RelationSnapshot of each relation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tidemark_operator.controller.reports.catch_up import CatchUp
 from tidemark_operator.errors import QueryRefused
@@ -22,6 +22,7 @@ from tidemark_operator.resources.conditions.frontier import date
 from tidemark_operator.resources.manifest.durations import duration_text
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
+from tidemark_protocol.pb.gateway_pb2 import Cause
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
 
@@ -66,18 +67,6 @@ class RelationSnapshot:
         return None if found is None or (self.until is not None and found >= self.until) else found
 
 
-@dataclass(frozen=True)
-class Cause:
-    """A node of the explanation. `holds`: this node, or one below it, holds the frontier back."""
-
-    subject: str
-    kind: str
-    write: Frontier | None
-    says: str
-    holds: bool
-    because: tuple[Cause, ...] = ()
-
-
 def find_causes(name: str, snapshots: Mapping[str, RelationSnapshot]) -> list[Cause]:
     """An explanation for each relation that the name means: `a.b`, or all of `a`.
 
@@ -92,7 +81,8 @@ def find_causes(name: str, snapshots: Mapping[str, RelationSnapshot]) -> list[Ca
 
 def _with_leases(of: RelationSnapshot, snapshots: Mapping[str, RelationSnapshot]) -> Cause:
     cause = _relation(of, snapshots, holds=True, path=())
-    return replace(cause, says=f"{cause.says}; {of.leases}") if of.leases else cause
+    cause.says += f"; {of.leases}" if of.leases else ""
+    return cause
 
 
 def _relation(
@@ -100,20 +90,28 @@ def _relation(
 ) -> Cause:
     """`path`: the relations above, which ends the recursion for a task that reads its own table."""
     if of.obstacle:
-        return Cause(of.name, of.kind, of.write, of.obstacle, holds)
+        return _cause(of.name, of.kind, of.write, of.obstacle, holds)
     if of.write is not None and of.write.is_empty:
-        return Cause(of.name, of.kind, of.write, "is finished: it will not change any more", False)
+        return _cause(of.name, of.kind, of.write, "is finished: it will not change any more", False)
     if not of.inputs and not of.replicas:
-        return Cause(of.name, of.kind, of.write, of.runs or "no replica has reported its frontier", holds)
+        return _cause(of.name, of.kind, of.write, of.runs or "no replica has reported its frontier", holds)
     inputs = [snapshots[i] for i in of.inputs if i in snapshots and i not in (*path, of.name)]
     slowest = min(inputs, key=lambda each: _key(each.write), default=None)
     waits = slowest is not None and bool(of.replicas) and _key(of.write) >= _key(slowest.write)
     if path and not holds:
-        return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), False)
+        return _cause(of.name, of.kind, of.write, _says(of, slowest, waits), False)
     below = [_relation(i, snapshots, holds=holds and waits and i is slowest, path=(*path, of.name)) for i in inputs]
     lead = max(of.replicas, key=lambda r: _key(r.write), default=None)
     below += [_replica(r, of, slowest, holds=holds and not waits and r is lead) for r in of.replicas]
-    return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), holds, tuple(below))
+    return _cause(of.name, of.kind, of.write, _says(of, slowest, waits), holds, below)
+
+
+def _cause(
+    subject: str, kind: str, write: Frontier | None, says: str, holds: bool, because: Iterable[Cause] = ()
+) -> Cause:
+    """A node of the explanation. `holds`: this node, or one below it, holds the frontier back."""
+    time = None if write is None else write.encode()
+    return Cause(subject=subject, kind=kind, write=time, says=says, holds=holds, because=because)
 
 
 def _says(of: RelationSnapshot, slowest: RelationSnapshot | None, waits: bool) -> str:
@@ -140,7 +138,7 @@ def _refreshes(of: RelationSnapshot) -> str:
 
 def _replica(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot | None, *, holds: bool) -> Cause:
     says = _replica_says(on, of, slowest) + (f"; it is busy: {on.busy}" if on.busy else "")
-    return Cause(f"replica {on.name}", "replica", on.write, says, holds)
+    return _cause(f"replica {on.name}", "replica", on.write, says, holds)
 
 
 def _replica_says(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot | None) -> str:

@@ -89,19 +89,17 @@ def _answering_instance(context: ReconcileContext, namespace: str, table: ShardM
 
 def source_tables_of(registry: Registry, namespace: str, reads: Iterable[GlobalId]) -> list[ShardMetadata]:
     """The shards of the source tables from which the relations are computed, also through other Dataflows."""
-    tables = {t.shard.shard_id: t for s in registry.sources(namespace) if s.pinned for t in s.pinned.tables}
-    ids = {t.id: id for id, t in tables.items()}
-    active = [state for state in registry.dataflows(namespace) if state.active is not None]
-    makers = {id: state for state in active if state.active for id in state.active.revision.provided}
-    found: dict[ShardId, ShardMetadata] = {}
-    seen: set[str] = set()
-    todo = list(reads)
+    pinned = [table for source in registry.sources(namespace) if source.pinned for table in source.pinned.tables]
+    tables = {GlobalId(id): table.shard for table in pinned for id in (table.id, table.shard.shard_id)}
+    active = [dataflow.active.revision for dataflow in registry.dataflows(namespace) if dataflow.active]
+    makers = {id: revision for revision in active for id in revision.provided}
+    found, seen, todo = dict[ShardId, ShardMetadata](), set[GlobalId](), list(reads)
     while todo:
-        id = todo.pop()
-        shard = ids.get(id, ShardId(id))
-        if shard in tables:
-            found[shard] = tables[shard].shard
-        elif (maker := makers.get(id)) is not None and maker.active is not None and maker.owner not in seen:
-            seen.add(maker.owner)
-            todo += maker.active.revision.imported
+        if (id := todo.pop()) in seen:
+            continue
+        seen.add(id)
+        if (shard := tables.get(id)) is not None:
+            found[shard.shard_id] = shard
+        elif (maker := makers.get(id)) is not None:
+            todo += maker.imported
     return list(found.values())

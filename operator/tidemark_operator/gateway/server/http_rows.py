@@ -25,7 +25,8 @@ from tidemark_operator.gateway.admission.limits import GatewayLimits
 from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.server.http_body import body_pieces
 from tidemark_operator.gateway.server.http_server import HttpRefused, failure
-from tidemark_operator.gateway.streams.insert import Inserts, WriteReceipt, WriteTarget
+from tidemark_operator.gateway.streams.insert import Inserts, WriteTarget
+from tidemark_protocol.pb.gateway_pb2 import InsertReply
 
 BODY_BYTES_MAX = 8 << 20
 _INSTEAD = "divide it, or use kubectl tidemark insert"
@@ -44,7 +45,7 @@ class HttpRows:
 
     def __init__(self, inserts: Inserts, authenticator: Authenticator, limits: GatewayLimits) -> None:
         self._inserts, self._authenticator, self._limits = inserts, authenticator, limits
-        self._writes = set[asyncio.Task[WriteReceipt]]()
+        self._writes = set[asyncio.Task[InsertReply]]()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         router.add_post(PATH, self._post)
@@ -67,9 +68,10 @@ class HttpRows:
             if not body.is_complete:
                 write.cancel()
             raise
-        return web.json_response(vars(written))
+        answer = {"table": written.table, "time": written.time, "rows": written.rows, "repeated": written.repeated}
+        return web.json_response(answer)
 
-    async def _write(self, access: Access, target: WriteTarget, body: _Body) -> WriteReceipt:
+    async def _write(self, access: Access, target: WriteTarget, body: _Body) -> InsertReply:
         async with self._limits.calls.hold(access.caller):
             return await self._inserts.write(access, target, body.pieces())
 

@@ -34,7 +34,7 @@ from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.explain import explain, explain_replan
 from tidemark_operator.gateway.explanations.unapplied import explain_definition, explain_manifests
 from tidemark_operator.gateway.explanations.visible_relations import visible_relations
-from tidemark_operator.gateway.explanations.why import Cause, find_causes
+from tidemark_operator.gateway.explanations.why import find_causes
 from tidemark_operator.gateway.explanations.why_snapshot import RelationSnapshots
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.query.statement_shape import SPARK
@@ -245,7 +245,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
             causes = find_causes(request.name, RelationSnapshots(self._context, request.namespace))
-            return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
+            return gateway_pb2.WhyReply(causes=causes, now=now_ms())
 
     async def Files(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
@@ -291,11 +291,10 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             if first is None or first.WhichOneof("part") != "header":
                 raise QueryRefused("the first message of a call is its header")
             try:
-                written = await self._inserts.write(access, target_of(first.header), _body(requests))
+                return await self._inserts.write(access, target_of(first.header), _body(requests))
             except OperatorError:
                 await _read_rest(requests)
                 raise
-            return gateway_pb2.InsertReply(**vars(written))
 
     async def DescribeTable(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
@@ -368,11 +367,6 @@ async def _read_rest(requests: AsyncIterator[Any]) -> None:
                 left -= request.ByteSize()
                 if left < 0:
                     return
-
-
-def _cause(cause: Cause) -> Any:
-    write = None if cause.write is None else cause.write.encode()
-    return gateway_pb2.Cause(**{**vars(cause), "write": write, "because": map(_cause, cause.because)})
 
 
 def write_private(path: Path, text: str) -> None:

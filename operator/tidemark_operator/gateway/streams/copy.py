@@ -18,7 +18,6 @@ from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.query.plan_again import plan_again
 from tidemark_operator.gateway.streams.stream_dataflow import (
     PlannedSubject,
-    StreamSubject,
     build_dataflow,
     plan_subject,
 )
@@ -56,8 +55,7 @@ class Copies:
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow, str]:
         await access.check_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
-        subject = StreamSubject(request.namespace, request.subject, request.instance)
-        ready = await plan_subject(self._context, self._limits, access, subject, "copy")
+        ready = await plan_subject(self._context, self._limits, access, request, "copy")
         _check_format(request.format, ready.columns)
         copies = copies_folder(ready.instance.config.storage_location, request.namespace)
         try:

@@ -52,16 +52,6 @@ LOST_WITHOUT_KEY = (
 
 
 @dataclass(frozen=True)
-class WriteSection:
-    """Rows of a call that follow one another. `changed`: the columns that an update, or an upsert that keeps others,
-    sets in rows that are there."""
-
-    operation: str
-    rows: int
-    changed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class WriteTarget:
     """The place and kind of one call. `table` empty: the one that the name of the source alone means; `key` empty: the
     call cannot be repeated. `others`: further tables of the source that it writes, whose bodies follow, with the same
@@ -77,7 +67,7 @@ class WriteTarget:
     """The id of the table that the rows are made for; empty: any of the name."""
     must_find: int = 0
     """The number of rows that its deletes and updates must find; 0: any number."""
-    sections: tuple[WriteSection, ...] = ()
+    sections: Sequence[gateway_pb2.WriteSection] = ()
     """The sections of the rows, instead of one operation."""
     size: int = 0
     others: tuple[WriteTarget, ...] = ()
@@ -96,8 +86,8 @@ def target_of(asked: gateway_pb2.InsertHeader) -> WriteTarget:
     place, how = (asked.namespace, asked.source), (asked.format, asked.key)
 
     def target(each: gateway_pb2.InsertHeader | gateway_pb2.WriteTable, size: int = 0) -> WriteTarget:
-        sections = tuple(WriteSection(some.operation, some.rows, tuple(some.changed)) for some in each.sections)
-        return WriteTarget(*place, each.table, each.operation, *how, each.table_id, each.must_find, sections, size)
+        made_for = each.table_id, each.must_find
+        return WriteTarget(*place, each.table, each.operation, *how, *made_for, each.sections, size)
 
     if not asked.tables:
         return target(asked)
@@ -122,16 +112,6 @@ def _require_bounded(asked: gateway_pb2.InsertHeader) -> None:
         raise WriteRefused(f"TOO_LARGE: a call of several tables has at most {TABLES_BYTES_MAX} bytes; divide it")
 
 
-@dataclass(frozen=True)
-class WriteReceipt:
-    """The answer: the rows are visible at `time`. `table`: its name, or the names of several."""
-
-    table: str
-    time: int
-    rows: int
-    repeated: bool
-
-
 class Inserts:
     """The calls of one gateway that write rows."""
 
@@ -149,7 +129,7 @@ class Inserts:
         found = next(each for each in pinned.source.tables if each.name == stored)
         return replace(found, name=name), _id_of(pinned, name)
 
-    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> WriteReceipt:
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> gateway_pb2.InsertReply:
         """Write the body; return once it is durable and visible. `pieces` ends where the body is complete, and raises
         where it is not.
 
@@ -183,7 +163,8 @@ class Inserts:
         stored = [_stored(pinned, table) for table in tables]
         shards = [each.shard.shard_id for each in pinned.tables if each.table.name in stored]
         await _until_visible(running, shards, answer.time)
-        return WriteReceipt(", ".join(tables), answer.time, answer.rows, answer.repeated)
+        names, time = ", ".join(tables), answer.time
+        return gateway_pb2.InsertReply(table=names, time=time, rows=answer.rows, repeated=answer.repeated)
 
     def _resolve(self, namespace: str, source: str, table: str) -> tuple[SourceState, IngestionDescription, str]:
         """The DataSource, its stored description, and the table's name."""
@@ -245,7 +226,10 @@ def _header(target: WriteTarget, pinned: IngestionDescription, tables: Sequence[
 
 
 def _sections(target: WriteTarget) -> list[compute_pb2.WriteRowsSection]:
-    return [compute_pb2.WriteRowsSection(**vars(each)) for each in target.sections]
+    return [
+        compute_pb2.WriteRowsSection(operation=each.operation, rows=each.rows, changed=each.changed)
+        for each in target.sections
+    ]
 
 
 def _require_made_for(target: WriteTarget, pinned: IngestionDescription, table: str) -> None:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from tidemark_operator.catalogue.relations import catalogue, owners
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
@@ -38,17 +39,6 @@ RESULT = "result"
 
 
 @dataclass(frozen=True)
-class StreamSubject:
-    """The request: `text` is SQL, or the name of a table or export. `instance`: where it runs; empty: the only one.
-    `dialect`: whose SQL it is."""
-
-    namespace: str
-    text: str
-    instance: str = ""
-    dialect: str = SPARK
-
-
-@dataclass(frozen=True)
 class PlannedSubject:
     """A subject that can run. `name`: of its dataflow; `owners`: the object of each relation that it reads."""
 
@@ -63,26 +53,27 @@ class PlannedSubject:
 
 
 async def plan_subject(
-    context: ReconcileContext, limits: GatewayLimits, access: Access, subject: StreamSubject, what: str
+    context: ReconcileContext, limits: GatewayLimits, access: Access, request: Any, what: str, dialect: str = SPARK
 ) -> PlannedSubject:
-    """Plan a subject, check the caller's rights, and wait for a replica. `what`: a prefix of the dataflow's name.
+    """Plan the subject of a request, check the caller's rights, and wait for a replica. The subject is SQL in
+    `dialect`, or the name of a table or export. `what`: a prefix of the dataflow's name.
 
     Raises:
         QueryRefused: the subject cannot be read as asked; its subclasses say why.
         Forbidden: the caller lacks a right.
         PlannerUnavailable, ReviewUnavailable: the planner or the API server does not answer.
     """
-    check_length(subject.text)
-    namespace, place = subject.namespace, subject.instance or only_instance(context, subject.namespace)
+    check_length(request.subject)
+    namespace, place = request.namespace, request.instance or only_instance(context, request.namespace)
     unique = f"{what}-{uuid.uuid4()}"
     name = Named(unique, unique)
     sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
-    sql, dialect = sql_of(subject.text), subject.dialect if _is_sql(subject.text) else SPARK
+    sql, dialect = sql_of(request.subject), dialect if _is_sql(request.subject) else SPARK
     known = catalogue(sources, dataflows, instance=place, named_in=sql)
     views = (ViewRequest(RESULT, sql),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
-    request = PlanRequest(name.name, views, exports, known, name.id_prefix, dialect)
-    ask = partial(context.planner.plan, request, patient=True)
+    asked = PlanRequest(name.name, views, exports, known, name.id_prefix, dialect)
+    ask = partial(context.planner.plan, asked, patient=True)
     planned = await limits.planner.plan(access.caller, namespace, sql, ask)
     if isinstance(planned, Refused):
         await raise_refusal(access, namespace, planned)

@@ -31,7 +31,6 @@ from tidemark_operator.gateway.query.statement_shape import SPARK
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.stream_dataflow import (
     PlannedSubject,
-    StreamSubject,
     build_dataflow,
     plan_subject,
 )
@@ -84,8 +83,8 @@ class Subscribes:
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
-        subject = StreamSubject(request.namespace, request.subject, request.instance, request.dialect or SPARK)
-        ready = await plan_subject(self._context, self._limits, access, subject, "subscribe")
+        dialect = request.dialect or SPARK
+        ready = await plan_subject(self._context, self._limits, access, request, "subscribe", dialect)
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await build_dataflow(self._context, ready, sink, as_of)
         _check(made.description.as_of, up_to)

@@ -147,10 +147,8 @@ class SecretCopies:
 
 async def _write(files: FolderStore, place: SecretLocation, bag: Mapping[str, bytes]) -> None:
     kept = await files.load(place)
-    if kept is None:
-        await files.create(place, bag)
-    elif kept.bag != bag:
-        await files.replace(place, bag, kept)
+    if kept is None or kept.bag != bag:
+        await files.write(place, bag, kept)
 
 
 def _retain(folder: Path, kept: set[Path]) -> None:
