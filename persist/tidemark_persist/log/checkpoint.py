@@ -40,7 +40,7 @@ def read_checkpoint(storage: Storage, table: DeltaTable, version: int) -> TableS
             read = file.read(columns=_COLUMNS, use_threads=False)
         actions = {name: read.column(name).combine_chunks().drop_null().to_pylist() for name in read.column_names}
         return _state(table, version, actions)
-    except (OSError, KeyError, ValueError, pa.ArrowException):
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException):
         return None
 
 

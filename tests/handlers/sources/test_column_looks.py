@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -160,3 +161,14 @@ def test_where_none_can_be_read_the_time_is_bounded(monkeypatch: pytest.MonkeyPa
     assert again.error
     replica.unreadable.clear()
     assert len(run(lambda: find_readable(source_of(64), cast(Any, None), replica)).found) == 64
+
+
+def test_each_look_finds_more_tables_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the questions are: in the end the readable ones need one question."""
+    replica: Any = Asked(monkeypatch, 1, *(f"t{n:02}" for n in range(8)))
+    found = run(lambda: find_readable(source_of(64), cast(Any, None), replica))
+    for _ in range(8):
+        before = found.unreadable
+        found = run(partial(find_readable, source_of(64), cast(Any, None), replica, before))
+        assert before <= found.unreadable
+    assert (len(found.found), len(found.unreadable)) == (56, 8)

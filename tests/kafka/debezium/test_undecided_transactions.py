@@ -144,6 +144,12 @@ def test_restarts_begin_at_several_rows_of_one_copy() -> None:
     assert arrivals(*middle, *whole[:5]) == [*4 * [first], late, late, *3 * [again]]
 
 
+def test_an_event_that_was_refused_is_told_from_the_only_one_of_its_position() -> None:
+    first, again, late = Arrival.FIRST, Arrival.AGAIN, Arrival.LATE
+    behind = ("7", 1, 20, b"a"), ("7", 3, 30, b"c")
+    assert arrivals(*behind, ("7", 1, 20, b"b"), ("7", 2, 30, b"c")) == [first, first, late, again]
+
+
 def test_rows_of_one_copy_that_bindings_have_come_again_from_anywhere() -> None:
     """Their keys are not known, but how many there are."""
     seen, last = EventPositions([*5 * [20], 30]), LastEvent(TransactionMark("6", 0, 1, 0, "t"), b"")

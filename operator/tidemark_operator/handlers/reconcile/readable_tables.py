@@ -27,7 +27,7 @@ READ_SECONDS = 20.0
 @dataclass(frozen=True)
 class ReadableTables:
     """The tables that can be read, and why others cannot be; empty if all can. `unreadable`: the names of those that
-    were found to be so."""
+    were found to be so, now or the last time."""
 
     found: tuple[SourceTable, ...] = ()
     error: str = ""
@@ -42,20 +42,26 @@ async def find_readable(
     refused: str = "",
 ) -> ReadableTables:
     """The tables that can be read. `apart`: the names of tables that could not be read before. `refused`: why the
-    tables cannot be read together, where that is known. Where the time is over, an error stands for the tables that
-    were not asked for. Raises Waiting."""
+    tables cannot be read together, where that is known. Half the time is for large groups, the rest for small ones, so
+    that each look finds some that cannot be read. Where the time is over, an error stands for the tables that were not
+    asked for. Raises Waiting."""
     mixed: list[Any] = sample(source.tables, len(source.tables))
     together = [table for table in source.tables if table.name not in apart]
-    groups = _halves(mixed) if refused else [together, *([table] for table in mixed if table.name in apart)]
+    if refused:
+        groups = _halves(mixed)
+    else:
+        groups = [*([together] if together else []), *([t] for t in mixed if t.name in apart)]
     end, error = monotonic() + READ_SECONDS, refused
     found, errors, unreadable = list[SourceTable](), list[str](), set[str]()
     while groups:
-        group = max(groups, key=len)
+        if not error or monotonic() < end - READ_SECONDS / 2:
+            group = max(groups, key=len)
+        else:
+            group = min(groups, key=lambda each: (each[0].name in apart, len(each)))
         groups.remove(group)
-        if not group:
-            continue
         if error and monotonic() >= end:
             errors.append(error)
+            unreadable |= {table.name for each in (group, *groups) for table in each}.intersection(apart)
             break
         answer = await running.inspect(with_tables(source, group), pinned)
         found += tables_of(answer)
@@ -69,4 +75,4 @@ async def find_readable(
 
 
 def _halves(tables: list[Any]) -> list[list[Any]]:
-    return [tables[: len(tables) // 2], tables[len(tables) // 2 :]]
+    return [half for half in (tables[: len(tables) // 2], tables[len(tables) // 2 :]) if half]

@@ -6,9 +6,11 @@
 Orders and positions of events grow as long as Connect goes on. Connect went back where one of them does not grow, where
 an event of another transaction is between, and where a key comes twice at one position. Otherwise several events may
 have one position: rows of one COPY, or both events of a changed primary key. There a key tells which event comes again,
-wherever among them Connect begins; where the keys are not known, as bindings do not have them, the number of events.
+wherever among them Connect begins. An event whose key is not known, as bindings do not have keys, has that of the next
+event that comes with another one.
 
     keys of position 12    a b c │ c d e │ a b ...        c, a and b come again, d and e are first
+    of three in bindings   ? ? ? │ c d │ a b              c, d and a come again, b is first
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from tidemark_replica.storage.kafka.transactions.metadata import TransactionMark
 KEYS_MAX = 1 << 16
 """The keys of one position that are known, at most: of a COPY of more rows, further ones are taken for others, and an
 event of theirs that comes again may hold the transactions up (TransactionIncomplete)."""
-GROUP_MAX, GROUPS_MAX = 2048, 1 << 16
-"""The keys of one position that tell its events apart, and the positions of a transaction in a partition that have such
-keys, at most. PostgreSQL writes the rows of a COPY that have one position into one page of 8 KiB."""
+GROUP_MAX = 2048
+"""The events of one position that keys tell apart, at most; of more, the number does. PostgreSQL writes the rows of a
+COPY that have one position into one page of 8 KiB."""
 _ANYWHERE = 1 << 65
 """Greater than all positions."""
 
@@ -65,16 +67,14 @@ class LastEvent:
 class EventPositions:
     """`positions`: of the events that were there before, in their order; None where they are not known."""
 
-    __slots__ = ("_at", "_greatest", "_keys", "_last", "count", "positions", "top")
+    __slots__ = ("_at", "_greatest", "_keys", "count", "positions", "top")
 
     def __init__(self, positions: Iterable[int] | None = ()) -> None:
         self.positions = None if positions is None else array("Q", positions)
         """The positions of all events, in order; None where they are not known."""
         self._at = 0
-        self._keys: dict[int, array[int]] = {}
-        """The hashes of the keys of events, by position, where several have it."""
-        self._last: tuple[int, int] | None = None
-        """The position, and the hash of the key, of the last event that has a key."""
+        self._keys = array("q", [0]) * len(self)
+        """The hashes of the keys of these events; 0: not known."""
         self._greatest = _ANYWHERE if self.positions is None else max(self.positions, default=-1)
         self.top, self.count = 0, 0
         """The greatest order, and how many events had a greater one than those before."""
@@ -91,33 +91,27 @@ class EventPositions:
         self._greatest = max(greatest, position)
         if all is None:
             return Arrival.LATE if position < greatest or (not goes_on and position == greatest) else Arrival.FIRST
-        is_known = self._is_known(position, key)
-        at = bisect_left(all, position, self._at if goes_on and is_known is None else 0)
-        self._at = at + 1
-        if is_known or (is_known is None and at < len(all) and all[at] == position):
+        if not self._is_first(all, position, goes_on, 0 if key is None else hash(key) or 1):
             return Arrival.AGAIN
-        all.insert(at, position)
         return Arrival.LATE if position < greatest else Arrival.FIRST
 
-    def _is_known(self, position: int, key: bytes | None) -> bool | None:
-        """Whether an event with this position and key was there; None where the keys of all events there are not
-        known. Notes the key."""
-        last, self._last = self._last, None if key is None else (position, hash(key))
-        if key is None or self.positions is None:
-            return None
-        known: array[int] | None = self._keys.get(position)
-        if known is None and last is not None and last[0] == position:
-            known = array("q", [last[1]])
-        if known is None:
-            return None
-        count = bisect_right(self.positions, position) - bisect_left(self.positions, position)
-        is_there = hash(key) in known
-        found = is_there if len(known) == count else None
-        if not is_there and len(known) < GROUP_MAX and (position in self._keys or len(self._keys) < GROUPS_MAX):
-            known.append(hash(key))
-            self._keys[position] = known
-        return found
+    def _is_first(self, all: array[int], position: int, goes_on: bool, key: int) -> bool:
+        """Whether the event does not come again; notes it. `key`: the hash of its key, 0 without one."""
+        begin, end = bisect_left(all, position), bisect_right(all, position)
+        if key and end - begin <= GROUP_MAX:
+            there = self._keys[begin:end]
+            found = next((each for each in (key, 0) if each in there), None)
+            at = end if found is None else begin + there.index(found)
+        else:
+            at = min(max(begin, self._at), end) if goes_on else begin
+        self._at = at + 1
+        if at == end:
+            all.insert(at, position)
+            self._keys.insert(at, key)
+            return True
+        self._keys[at] = self._keys[at] or key
+        return False
 
     def forget(self) -> None:
         """Forgets the positions, as there are too many."""
-        self.positions, self._keys, self._last = None, {}, None
+        self.positions, self._keys = None, array("q")
