@@ -65,7 +65,7 @@ class Way:
         run.tick(2)
         assert upper(self.root, "t") > before
         assert oks(self.root, "t") == rows
-        assert not run.source.stopped()
+        assert not run.source.stop_reasons()
 
 
 @pytest.fixture(scope="module")
@@ -100,18 +100,18 @@ def test_a_slow_connection_is_read_to_the_end(way: Way, kind: str) -> None:
     SLOW[kind](way.proxy)
     way.more()
     with Run(way.root, way.spec) as run:
-        ticks_until(run, lambda: not run.source.held())
+        ticks_until(run, lambda: not run.source.unbound_tables())
         for _ in range(2):
             way.more()
             ticks_until(run, way.is_whole)
-        assert not run.source.stopped()
+        assert not run.source.stop_reasons()
 
 
 def test_a_flapping_connection_loses_and_doubles_nothing(way: Way) -> None:
     """It is cut and joined; other times it ends after some bytes, in the middle of an answer."""
     way.more()
     with Run(way.root, way.spec) as run:
-        ticks_until(run, lambda: not run.source.held() and way.is_whole())
+        ticks_until(run, lambda: not run.source.unbound_tables() and way.is_whole())
         for amount in (1000, 20_000):
             way.proxy.cut()
             way.goes_on_without(run)
@@ -130,7 +130,7 @@ def test_a_half_open_connection_is_given_up(way: Way, how: str) -> None:
     """Nothing passes, and nobody is told. The same process goes on later, as does another one."""
     way.more()
     with Run(way.root, way.spec) as run:
-        ticks_until(run, lambda: not run.source.held() and way.is_whole())
+        ticks_until(run, lambda: not run.source.unbound_tables() and way.is_whole())
         getattr(way.proxy, how)()
         way.goes_on_without(run)
         way.proxy.heal()

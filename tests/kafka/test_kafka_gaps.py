@@ -57,16 +57,16 @@ def test_an_offset_that_is_gone_stops_the_table_and_no_other(kafka: Broker, tmp_
     produce(kafka, topic, *({"id": i} for i in range(2, 6)))
     delete_records(kafka, topic, 0, 4)
     with Run(tmp_path, spec) as run:
-        run.until(run.source.stopped)
-        text = run.source.stopped()["t"]
+        run.until(run.source.stop_reasons)
+        text = run.source.stop_reasons()["t"]
         assert text.startswith("OffsetGone: table t: partition 0 of topic")
         stands = upper(tmp_path, "t")
         produce(kafka, other, {"id": 7})
         run.until(lambda: ids(tmp_path, "o") == [7])
     with Run(tmp_path, spec, term=2) as run:  # another process knows before it asks
-        assert run.source.stopped()["t"] == text
+        assert run.source.stop_reasons()["t"] == text
         run.tick(2)
-        assert run.source.stopped()["t"].startswith("OffsetGone: ")
+        assert run.source.stop_reasons()["t"].startswith("OffsetGone: ")
     assert upper(tmp_path, "t") == stands
     assert ids(tmp_path) == [1]
 
@@ -78,14 +78,14 @@ def test_a_gap_stays_where_the_topic_grows_past_it(kafka: Broker, tmp_path: Path
     produce(kafka, topic, {"id": 0})
     spec = spec_of(kafka, KafkaTable("t", topic, "json", COLUMNS[:1], start="offsets", start_offsets=((0, 3),)))
     with Run(tmp_path, spec) as run:
-        run.until(run.source.stopped)
-        text = run.source.stopped()["t"]
+        run.until(run.source.stop_reasons)
+        text = run.source.stop_reasons()["t"]
         assert text.startswith("OffsetGone: table t: partition 0 of topic")
     produce(kafka, topic, *({"id": i} for i in range(1, 6)))
     for term in (2, 3):
         with Run(tmp_path, spec, term=term) as run:
             run.tick(3)
-            assert run.source.stopped() == {"t": text}
+            assert run.source.stop_reasons() == {"t": text}
     with Run(tmp_path, spec, term=4) as run:
         run.source._stop("t", TableStopped(NOT_AUTHORIZED, "no"), None)
         assert run.source._changes == {("t", "stopped"): text}
@@ -109,7 +109,7 @@ def test_a_gap_is_passed_over_where_the_spec_allows_it(kafka: Broker, tmp_path: 
     delete_records(kafka, topic, 0, 4)
     with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:
         run.catch_up()
-        assert not run.source.stopped()
+        assert not run.source.stop_reasons()
     with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:  # another process knows
         run.tick()
         assert run.source.counters()["gaps/t"] == 1
@@ -156,9 +156,9 @@ def test_a_log_that_was_cut_off_and_written_again_is_a_gap(tmp_path: Path) -> No
         for id in range(20, 30):
             produce(own, topic, {"id": id})
         with Run(tmp_path, spec) as run:
-            run.until(lambda: run.source.stopped() and run.source.counters()["gaps/s"])
+            run.until(lambda: run.source.stop_reasons() and run.source.counters()["gaps/s"])
             run.catch_up()
-            assert run.source.stopped()["t"].startswith("OffsetGone: table t: partition 0 of topic")
+            assert run.source.stop_reasons()["t"].startswith("OffsetGone: table t: partition 0 of topic")
     assert sorted(ids(tmp_path)) == [*range(10)]
     assert sorted(ids(tmp_path, "s")) == [*range(10), *range(25, 30)]
 
@@ -183,8 +183,8 @@ def test_markers_of_another_leader_are_no_gap(tmp_path: Path) -> None:
             run.catch_up()
         produce(own, topic, {"id": 3})
         with Run(tmp_path, spec) as run:
-            run.until(lambda: len(ids(tmp_path)) == 2 or run.source.stopped())
-            assert not run.source.stopped()
+            run.until(lambda: len(ids(tmp_path)) == 2 or run.source.stop_reasons())
+            assert not run.source.stop_reasons()
     assert sorted(ids(tmp_path)) == [1, 3]
 
 
@@ -214,8 +214,8 @@ def test_a_topic_that_was_created_anew_is_another_one(kafka: Broker, tmp_path: P
     produce(kafka, topic, {"id": 3}, {"id": 4}, {"id": 5})
     with Run(tmp_path, spec) as run:
         if on_gap == "stop":
-            run.until(run.source.stopped)
-            assert run.source.stopped()["t"].startswith("TopicReplaced: table t: topic")
+            run.until(run.source.stop_reasons)
+            assert run.source.stop_reasons()["t"].startswith("TopicReplaced: table t: topic")
         else:
             run.until(lambda: run.source.counters()["gaps/t"] > 0)
             run.catch_up()
@@ -240,17 +240,17 @@ def test_a_table_that_stopped_at_a_gap_goes_on_with_onGap_edited(kafka: Broker, 
         produce(kafka, topic, {"id": 4})
     for _ in range(2):
         with Run(tmp_path, spec_of(kafka, table(topic))) as run:
-            run.until(run.source.stopped)
+            run.until(run.source.stop_reasons)
     with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:
-        run.until(lambda: not run.source.stopped())
+        run.until(lambda: not run.source.stop_reasons())
         run.catch_up()
         assert run.source.warning().startswith("GapSkipped: table t: gaps passed over: 1; the last one: ")
     assert ids(tmp_path) == [0, 1, 2, 4]
     produce(kafka, topic, {"id": 5}, {"id": 6})
     delete_records(kafka, topic, 0, ends(kafka.address, topic)[0] - 1)
     with Run(tmp_path, spec_of(kafka, table(topic))) as run:
-        run.until(run.source.stopped)
-        assert run.source.stopped()["t"].startswith("OffsetGone: table t: ")
+        run.until(run.source.stop_reasons)
+        assert run.source.stop_reasons()["t"].startswith("OffsetGone: table t: ")
     assert ids(tmp_path) == [0, 1, 2, 4]
 
 
@@ -258,12 +258,12 @@ def test_a_topic_that_is_missing_is_waited_for(kafka: Broker, tmp_path: Path) ->
     topic = f"{new_topic(kafka)}-later"
     spec = spec_of(kafka, table(topic))
     with Run(tmp_path, spec) as run:
-        run.until(run.source.stopped)
-        assert run.source.stopped()["t"] == f"TopicMissing: table t: there is no topic {topic}"
+        run.until(run.source.stop_reasons)
+        assert run.source.stop_reasons()["t"] == f"TopicMissing: table t: there is no topic {topic}"
     new_topic(kafka, name=topic)
     produce(kafka, topic, {"id": 1})
     with Run(tmp_path, spec) as run:
-        run.until(lambda: not run.source.stopped())
+        run.until(lambda: not run.source.stop_reasons())
         run.catch_up()
     assert ids(tmp_path) == [1]
 
@@ -281,7 +281,7 @@ def test_offsets_that_compaction_left_out_are_no_gap(kafka: Broker, tmp_path: Pa
     assert left[-1].offset() + 1 > len(left)
     with Run(tmp_path, spec_of(kafka, table(topic))) as run:
         run.catch_up()
-        assert not run.source.stopped()
+        assert not run.source.stop_reasons()
     assert json.loads(left[-1].value())["id"] in ids(tmp_path)
 
 
@@ -292,7 +292,7 @@ def test_brokers_that_do_not_answer_are_a_warning(tmp_path: Path) -> None:
         run.tick(2)
         assert time.monotonic() - begun < 60
         assert run.source.warning().startswith("BrokersAway: ")
-        assert list(run.source.held()) == ["t"]
+        assert list(run.source.unbound_tables()) == ["t"]
 
 
 @pytest.mark.slow
@@ -309,7 +309,7 @@ def test_crash_brokers_that_are_away_hold_up_nothing(tmp_path: Path) -> None:
             before = upper(tmp_path, "t")
             run.tick(3)
             assert upper(tmp_path, "t") > before
-            assert not run.source.stopped()
+            assert not run.source.stop_reasons()
             own.start()
             produce(own, topic, {"id": 2})
             run.until(lambda: ids(tmp_path) == [1, 2], seconds=BOUND)

@@ -158,10 +158,10 @@ def test_too_many_errors_stop_the_table(kafka: Broker, tmp_path: Path, monkeypat
             produce(kafka, topic, b"{bad", key=json.dumps({"id": id, "part": ""}).encode())
         run.catch_up()
         produce(kafka, topic, b"{bad", key=b'{"id":7,"part":""}')
-        run.until(run.source.stopped)
+        run.until(run.source.stop_reasons)
     with Run(tmp_path, spec) as run:
         run.tick(3)
-        text = run.source.stopped()["t"]
+        text = run.source.stop_reasons()["t"]
     assert text == "TooManyErrors: table t: 3 malformed records would be errors of the table"
     assert len(errors(tmp_path, "t")) == 2
 
@@ -244,11 +244,11 @@ def test_tables_come_and_go(kafka: Broker, tmp_path: Path) -> None:
         run.catch_up()
         delete_topic(kafka, topics[1])
         run.source._look_at = 0.0
-        run.until(run.source.stopped)
+        run.until(run.source.stop_reasons)
     with Run(tmp_path, spec_of(kafka, stays, comes, group="g")) as run:
         produce(kafka, topics[0], {"name": "y"}, key=b'{"id":1,"part":""}')
         run.catch_up()
-        assert not run.source.stopped()
+        assert not run.source.stop_reasons()
         assert run.source.progress().keys() == {"s", "c"}
     assert oks(tmp_path, "s") == [(1, "", "y", None, 1)]
     assert oks(tmp_path, "c") == [(1, "", "x", None, 0)]

@@ -69,7 +69,7 @@ def test_a_topic_is_read_over_sasl_and_tls(secured: Broker, tmp_path: Path, monk
     with Run(tmp_path, spec, secret=lambda _: dict(secret)) as run:
         until(run, lambda: run.source.warning().startswith("BrokersAway"))
         assert "password" not in run.source.warning()
-        assert run.source.held()
+        assert run.source.unbound_tables()
         secret.update(secret_of("first-password"))
         until(run, lambda: upper(tmp_path, "t") > 0 and len(oks(tmp_path, "t")) == 1)
 

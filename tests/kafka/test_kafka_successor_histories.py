@@ -145,14 +145,14 @@ class History:
 
         def is_done() -> bool:
             everything = ends(self.kafka.address, self.topic.name)
-            bound, gone = self.run.source._bound, self.run.source.stopped()
+            bound, gone = self.run.source._bound, self.run.source.stop_reasons()
             return all(t.name in gone or (t.name in bound and bound[t.name].offsets == everything) for t in self.tables)
 
         for _ in range(300):
             if is_done():
                 return
             self.ticked()
-        raise AssertionError(f"{self.run.source.warning()} {self.run.source.stopped()} {self.run.source._bound}")
+        raise AssertionError(f"{self.run.source.warning()} {self.run.source.stop_reasons()} {self.run.source._bound}")
 
     def ticked(self) -> None:
         self.run.tick()
@@ -193,7 +193,7 @@ class History:
 
     def grow(self) -> None:
         """Columns are added. A table that cannot begin goes."""
-        self.tables = [t for t in self.tables if t.name not in self.run.source.stopped()]
+        self.tables = [t for t in self.tables if t.name not in self.run.source.stop_reasons()]
         last = max(self.tables, key=lambda table: len(table.added))
         if len(last.added) < len(ADDED):
             name = ADDED[len(last.added)]
@@ -226,7 +226,7 @@ class History:
 
     def check(self) -> None:
         """Each table at each readable time, from the last times."""
-        for name, why in self.run.source.stopped().items():
+        for name, why in self.run.source.stop_reasons().items():
             by_key = self.tables[0].envelope != "none"
             may_go = bool(self.topic.first) or (by_key and self.topic.partitions > 2)
             assert (why.partition(":")[0], may_go) == (RECORDS_GONE, True), (name, why)

@@ -78,9 +78,9 @@ def test_a_topic_is_made_anew_before_its_end_is_known(
         run.source._tables["t.2"].close()  # it forgets what it fetched ahead
         until(is_compacted)
         before_ends(monkeypatch, make_topic_anew)
-        run.until(lambda: "t.2" in run.source.stopped() or upper(tmp_path, "t.2"))
-        assert run.source.stopped()["t.2"].startswith("RecordsGone: ")
-        assert "was created anew" in run.source.stopped()["t.2"]
+        run.until(lambda: "t.2" in run.source.stop_reasons() or upper(tmp_path, "t.2"))
+        assert run.source.stop_reasons()["t.2"].startswith("RecordsGone: ")
+        assert "was created anew" in run.source.stop_reasons()["t.2"]
 
 
 def test_a_table_that_has_begun_reads_for_others(
@@ -110,10 +110,10 @@ def test_a_table_that_has_begun_reads_for_others(
         monkeypatch.setattr(run.source._tables["t"], "read", stop)
         before_ends(monkeypatch, lambda: [write() for _ in range(30)])
         run.until(lambda: run.source._successors.again["t.2"].follows)
-        assert run.source.stopped().keys() == {"t"}
+        assert run.source.stop_reasons().keys() == {"t"}
         assert run.source._successors.in_step() == {"t.3": ["t.2"]}
         run.until(lambda: run.is_at_end(last) and "t.2" in run.source._bound and run.is_at_end(second))
-        assert run.source.stopped().keys() == {"t"}
+        assert run.source.stop_reasons().keys() == {"t"}
         assert [row[:4] for row in oks(tmp_path, "t.3")] == oks(tmp_path, "t.2")
 
 
@@ -145,11 +145,11 @@ def test_a_successor_says_that_a_stopped_table_holds_it(
         before_ends(monkeypatch, write_many)
         run.until(lambda: run.source._successors.again["t.2"].follows)
         delete_topic(kafka, topic)
-        run.until(lambda: "t" in run.source.stopped())
+        run.until(lambda: "t" in run.source.stop_reasons())
         run.tick(2)
-        assert run.source.stopped()["t"].startswith("TopicMissing: ")
-        assert run.source.stopped()["t.2"].startswith("TableBeforeStopped: table t cannot begin with its further")
-        assert "(TopicMissing)" in run.source.stopped()["t.2"]
+        assert run.source.stop_reasons()["t"].startswith("TopicMissing: ")
+        assert run.source.stop_reasons()["t.2"].startswith("TableBeforeStopped: table t cannot begin with its further")
+        assert "(TopicMissing)" in run.source.stop_reasons()["t.2"]
         assert not run.source.retries(), "what was read again stays"
 
 

@@ -87,14 +87,14 @@ def refused(root: Path, spec: KafkaSource) -> str:
 def stopped(kafka: Broker, root: Path, spec: KafkaSource) -> str:
     """The reason why the successor stops. The first table goes on."""
     with Run(root, spec) as run:
-        run.until(run.source.stopped)
-        assert run.source.stopped().keys() == {"t.2"}
+        run.until(run.source.stop_reasons)
+        assert run.source.stop_reasons().keys() == {"t.2"}
         produce(kafka, spec.tables[0].topic, {"id": 100}, key=b"x")
         run.until(lambda: run.is_at_end(spec.tables[0]))
-        why: str = run.source.stopped()["t.2"]
+        why: str = run.source.stop_reasons()["t.2"]
     with Run(root, spec) as run:
         run.tick(3)
-        assert run.source.stopped() == {"t.2": why}
+        assert run.source.stop_reasons() == {"t.2": why}
         assert (upper(root, "t.2"), upper(root, "t")) == (0, run.at + 1)
     return why
 
@@ -114,7 +114,7 @@ def test_records_of_before_have_what_the_topic_says(kafka: Broker, tmp_path: Pat
     both = grown(spec)
     with Run(tmp_path, both) as run:
         assert upper(tmp_path, "t.2") == upper(tmp_path, "t_dead_letter.2") == 0
-        assert "t.2" in run.source.held()
+        assert "t.2" in run.source.unbound_tables()
         run.tick()
         begun = run.at
         assert upper(tmp_path, "t.2") == upper(tmp_path, "t_dead_letter.2") == upper(tmp_path, "t") == begun + 1
@@ -204,8 +204,8 @@ def test_retention_overtakes_while_records_are_read_again(kafka: Broker, tmp_pat
         assert 0 < run.source._successors.again["t.2"].missing(run.source._bound["t"]) < 40
         run.source._tables["t.2"].close()  # it forgets what it fetched ahead
         delete_records(kafka, topic, 0, 39)
-        run.until(run.source.stopped)
-        assert run.source.stopped()["t.2"].startswith("RecordsGone: ")
+        run.until(run.source.stop_reasons)
+        assert run.source.stop_reasons()["t.2"].startswith("RecordsGone: ")
         assert list((tmp_path / "t.2").glob("*.parquet")) == []
 
 
@@ -298,7 +298,7 @@ def test_rows_by_key_of_a_compacted_topic(kafka: Broker, tmp_path: Path, seed: i
             if len(at) > 3:
                 break
         else:
-            raise AssertionError(run.source.stopped())
+            raise AssertionError(run.source.stop_reasons())
         run.catch_up()
         assert run.source._successors.in_step() == {"t": ["t.2"]}
         at.append(run.at)

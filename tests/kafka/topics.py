@@ -176,21 +176,21 @@ class Run:
         began, made = time.monotonic(), 0
         while not holds():
             if made >= ticks and time.monotonic() - began > seconds:
-                found = f"{self.source.warning()} {dict(self.source.stopped())}"
+                found = f"{self.source.warning()} {dict(self.source.stop_reasons())}"
                 raise AssertionError(f"not after {made} ticks: {found}")
             self.tick()
             made += 1
 
     def catch_up(self) -> None:
         """Ticks until every table that can has read all that there is."""
-        topics = [t for t in self.spec.tables if t.name not in self.source.stopped()]
+        topics = [t for t in self.spec.tables if t.name not in self.source.stop_reasons()]
         self.until(lambda: self.source._bound.keys() >= {t.name for t in topics})
         for table in topics:
             self.until(lambda table=table: self.is_at_end(table))  # type: ignore[misc]
 
     def is_at_end(self, table: KafkaTable) -> bool:
         bound = self.source._bound[table.name].offsets
-        return table.name in self.source.stopped() or bound == ends(self.spec.brokers[0], table.topic)
+        return table.name in self.source.stop_reasons() or bound == ends(self.spec.brokers[0], table.topic)
 
     def close(self) -> None:
         self.source.close()

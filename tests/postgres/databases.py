@@ -386,13 +386,13 @@ def tick_until_followed(one: Ingester, time: int, every_s: float = 0.02) -> None
         if clock.monotonic() > end:
             break
         tick(one, at)
-        followed = 0 if source.stopped() or source.held() else followed + 1
+        followed = 0 if source.stop_reasons() or source.unbound_tables() else followed + 1
         if followed == 20:
             return
         source._due = dict.fromkeys(source._due, 0.0)
         sleep(every_s)
     late = source._late and source._late.activity
-    raise AssertionError(f"stopped: {source.stopped()}; held: {source.held()}; late: {late}")
+    raise AssertionError(f"stopped: {source.stop_reasons()}; held: {source.unbound_tables()}; late: {late}")
 
 
 def tick_until_begun(one: Ingester, time: int, every_s: float = 0.02) -> int:

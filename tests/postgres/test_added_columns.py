@@ -200,7 +200,7 @@ class Growth:
 
 def is_followed(one: Any, names: set[str]) -> bool:
     source = source_of(one)
-    late = names & (source.stopped().keys() | set(source.held()))
+    late = names & (source.stop_reasons().keys() | set(source.unbound_tables()))
     source._due = {name: 0.0 for name in source._due if name in late}
     return not late
 
@@ -285,7 +285,7 @@ def go_on_for_a_while(one: Any, names: set[str], time: int) -> None:
     def ticked() -> bool:
         source = source_of(one)
         at = next(times, None)
-        assert at is not None, (names, source.stopped(), source.held())
+        assert at is not None, (names, source.stop_reasons(), source.unbound_tables())
         tick(one, at)
         return is_followed(one, names)
 

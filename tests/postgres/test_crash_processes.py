@@ -76,7 +76,7 @@ def finish(root: Path, spec: PostgresSource) -> None:
             tick_until_followed(one, last + 1000)
             sleep(0.5)
             tick(one, last + 9000)
-            assert not source_of(one).stopped()
+            assert not source_of(one).stop_reasons()
             return
         except IngestionError:  # the slot of a process that was killed just now
             assert attempt < ATTEMPTS - 1

@@ -137,14 +137,14 @@ def test_nothing_is_bound_past_a_definition_that_changed_rows(database: Database
         for schema in schemas:
             database.run(f"update {schema}.t set m = m + 1")
         tick(one, 1100)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         before = {schema: rows(tmp_path, schema) for schema in schemas}
         for schema, change in schemas.items():
             for statement in CHANGES[change].statements:
                 database.run(f"set local search_path to {schema}", statement)
         database.run("insert into other values (1)")
         tick(one, 1200)
-        stopped = {schemas[name]: text.split(":")[0] for name, text in source_of(one).stopped().items()}
+        stopped = {schemas[name]: text.split(":")[0] for name, text in source_of(one).stop_reasons().items()}
     assert stopped == {name: change.reason for name, change in CHANGES.items()}
     assert {schema: rows(tmp_path, schema) for schema in schemas} == before
     assert rows(tmp_path, "other") == Counter([(1,)])
@@ -158,7 +158,7 @@ def test_kinds_of_changes_that_were_not_published_for_a_while(database: Database
         database.run("alter publication everything set (publish = 'insert, update, delete, truncate')")
         database.run("insert into other values (2)")
         tick(one, 1100)
-        assert {text.split(":")[0] for text in source_of(one).stopped().values()} == {"NotPublished"}
+        assert {text.split(":")[0] for text in source_of(one).stop_reasons().values()} == {"NotPublished"}
     assert not rows(tmp_path, "other")
 
 
@@ -181,7 +181,7 @@ def test_what_leaves_rows_as_they_are_stops_nothing(database: Database, tmp_path
                 connection.execute(statement)
             database.run("update t set n = n + 1", "insert into other values (2)")
             tick(one, 1100 + 100 * number)
-            assert not source_of(one).stopped(), statement
+            assert not source_of(one).stop_reasons(), statement
         assert [row[1] for row in rows(tmp_path, "t")] == [10 + len(harmless)]
 
 
@@ -196,10 +196,10 @@ def test_a_column_comes_that_a_publication_with_a_list_leaves_out(database: Data
         tick(one, 1000)
         database.run("alter table listed add n int default 7", "insert into listed values (2, 'b')")
         tick(one, 1100)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         database.run("alter publication everything set table listed (id, note, n)", "insert into listed values (3)")
         tick(one, 1200)
-        assert source_of(one).stopped()["listed"].startswith("NotPublished")
+        assert source_of(one).stop_reasons()["listed"].startswith("NotPublished")
     assert rows(tmp_path, "listed") == Counter([(1, "a"), (2, "b")])
     database.run("alter publication everything set table listed (id, note)")
     with pytest.raises(SourceUnusable, match="leaves out column n; publish it"):
@@ -255,7 +255,7 @@ def test_a_table_that_no_publication_names_may_have_been_unlogged(database: Data
         database.run("insert into other values (1)")
         tick(one, 1100)
         tick(one, 1200)
-        stopped = {name: text.split(":")[0] for name, text in source_of(one).stopped().items()}
+        stopped = {name: text.split(":")[0] for name, text in source_of(one).stop_reasons().items()}
     reasons = {"t": REWRITTEN[how].t, "bare": REWRITTEN[how].bare}
     assert stopped == {name: reason for name, reason in reasons.items() if reason}
     for name, reason in reasons.items():
@@ -273,7 +273,7 @@ def test_a_vacuumed_table_that_no_publication_names(database: Database, tmp_path
             connection.execute("vacuum full other")
         database.run(INSERT)
         tick(one, 1100)
-        assert list(source_of(one).stopped()) == ["other"]
+        assert list(source_of(one).stop_reasons()) == ["other"]
     assert rows(tmp_path, "t").total() == 2
 
 
@@ -298,13 +298,15 @@ def test_a_truncate_between_reading_and_looking_excuses_nothing_later(
         tick(one, 1100)
         tick(one, 1200)
         assert not truncates
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         assert rows(tmp_path, "other") == Counter([(3,)])
         for statement in UNLOGGED:
             database.run(statement.format("other"))
         database.run("insert into other values (4)")
         tick(one, 1300)
-        assert source_of(one).stopped()["other"].startswith("NotPublished: table other: all rows were written anew")
+        assert (
+            source_of(one).stop_reasons()["other"].startswith("NotPublished: table other: all rows were written anew")
+        )
 
 
 def test_a_load_between_two_looks_is_found_by_the_next_one(
@@ -329,10 +331,10 @@ def test_a_load_between_two_looks_is_found_by_the_next_one(
         database.run("insert into other values (1)")
         tick(one, 1100)
         assert len(looks) == 2
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         database.run("insert into other values (3)")
         tick(one, 1200)
-        assert list(source_of(one).stopped()) == ["t"]
+        assert list(source_of(one).stop_reasons()) == ["t"]
     assert rows(tmp_path, "other") == Counter([(3,)])
 
 
@@ -377,7 +379,7 @@ def test_nothing_is_bound_before_it_is_visible(
     assert rows(tmp_path, "other") == Counter([(1,)])
     with ingesting(tmp_path, spec) as one:
         tick(one, 1200)
-        stopped = [text.split(":")[0] for text in source_of(one).stopped().values()]
+        stopped = [text.split(":")[0] for text in source_of(one).stop_reasons().values()]
     assert stopped == (["ColumnChanged"] if how == "altered" else [])
     assert rows(tmp_path, "other") == (Counter([(1,)]) if how == "altered" else Counter())
 
@@ -395,7 +397,7 @@ def test_a_partition_for_a_while_whose_changes_were_its_parents(database: Databa
         database.run(INSERT)
         database.run("alter table p detach partition t")
         tick(one, 1100)
-        assert source_of(one).stopped()["t"].startswith("NotPublished: table t: column ")
+        assert source_of(one).stop_reasons()["t"].startswith("NotPublished: table t: column ")
 
 
 class Published(NamedTuple):
@@ -438,7 +440,7 @@ def test_a_table_that_is_published_by_another_object(database: Database, tmp_pat
             database.run(statement)
         database.run(INSERT, "insert into other values (1)")
         tick(one, 1100)
-        stopped = source_of(one).stopped()
+        stopped = source_of(one).stop_reasons()
     assert ("NotPublished: table t: the publication lost the table" in stopped.get("t", "")) is leaves
     assert rows(tmp_path, "t").total() == (1 if leaves else 2)
     assert rows(tmp_path, "other") == Counter([(1,)])
@@ -460,7 +462,7 @@ def test_a_dropped_publication_is_a_gap(database: Database, tmp_path: Path, on_g
                 tick(one, 1100)
             database.run("create publication everything for table t, other")
         tick(one, 1100)
-        stopped = {name: text.split(": ")[0] for name, text in source_of(one).stopped().items()}
+        stopped = {name: text.split(": ")[0] for name, text in source_of(one).stop_reasons().items()}
     assert stopped == ({} if on_gap == "resnapshot" else {"t": "NotPublished", "other": "NotPublished"})
     assert rows(tmp_path, "other") == (Counter([(1,)]) if on_gap == "resnapshot" else Counter())
     assert rows(tmp_path, "t").total() == (2 if on_gap == "resnapshot" else 1)

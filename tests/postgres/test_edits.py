@@ -30,7 +30,7 @@ def test_a_table_is_added_and_another_one_removed_while_a_third_goes_on(database
         begun = tick_until_begun(one, 1200)
         database.run('delete from "Odd Name" where "The Key" = 1', "delete from a where id = 1", "delete from b")
         tick(one, 8000)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert ingested_rows(tmp_path, "odd", begun) == Counter([(1,), (2,), (3,)])
     assert (upper(tmp_path, "odd"), upper(tmp_path, "b")) == (8001, 1101)
     assert rows(tmp_path, "a") == Counter([(2, "y"), (3, "z")])

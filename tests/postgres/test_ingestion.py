@@ -61,7 +61,7 @@ def test_oracle_random_histories_with_deaths(
     until_death.left = 1_000_000
     tick(one, 9000)
     tick(one, 9100)
-    assert not source_of(one).stopped()
+    assert not source_of(one).stop_reasons()
     source_of(one).close()
     check(tmp_path, history.states)
     drop_slots(server)

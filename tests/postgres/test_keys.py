@@ -90,7 +90,7 @@ def test_rows_before_are_those_of_the_same_transaction_or_of_the_table(database:
         tick(one, 1300)
         database.run("insert into t values ('a', 1, null, 'z')", "update t set note = 'w' where id = 2")
         tick(one, 1400)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert ingested_rows(tmp_path, "t", 1300) == Counter([("a", 2, None, "z")])
     assert rows(tmp_path, "t") == Counter([("a", 2, None, "w"), ("a", 1, None, "z")])
 
@@ -134,7 +134,7 @@ def test_small_changes_of_large_rows_take_bounded_memory(
             "delete from t where id = 700",
         )
         tick(one, 1100)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert 0 < max(sizes) < 2 << 20
     assert Counter({row[:2] + row[3:]: n for row, n in rows(tmp_path, "t").items()}) == Counter(
         ("a", n + 1000 if n <= 500 else n, f"{LONG}{n}") for n in range(1, 1001) if n != 700
@@ -161,7 +161,7 @@ def test_an_index_outlives_its_connections(database: Database, tmp_path: Path, m
             database.run(f"update t set note = '{number}' where id = 1")
             tick(one, 1100 + 100 * number)
         tick_until_begun(one, 2000)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert len(built) == 2  # of rows, and of error rows
     assert rows(tmp_path, "t") == Counter([("a", 1, None, "2"), ("a", 2, None, None)])
 
@@ -174,11 +174,13 @@ def test_a_value_that_nothing_has_stops_the_table(database: Database, tmp_path: 
         tick(one, 1000)
         database.run("update t set at = null")
         tick(one, 1100)
-        assert source_of(one).stopped()["t"].startswith("ReplicaIdentity: table t: a change leaves out the value of")
+        assert (
+            source_of(one).stop_reasons()["t"].startswith("ReplicaIdentity: table t: a change leaves out the value of")
+        )
         assert rows(tmp_path, "t") == Counter([("error", "at")])
     with ingesting(tmp_path, spec) as one:
         tick_until_begun(one, 1200)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "t") == Counter([("a", 1, None, LONG)])
 
 
@@ -201,17 +203,17 @@ def test_another_replica_identity_stops_the_table_until_it_is_back(
         database.run(*statements)
         database.run("insert into t values ('c', 3)")
         tick(one, 1100)
-        assert source_of(one).stopped()["t"].startswith("ReplicaIdentity: table t: ")
+        assert source_of(one).stop_reasons()["t"].startswith("ReplicaIdentity: table t: ")
     with ingesting(tmp_path, spec, keys) as one:
         tick_until_begun(one, 1200)
-        assert source_of(one).stopped()["t"].startswith("ReplicaIdentity: table t: ")
+        assert source_of(one).stop_reasons()["t"].startswith("ReplicaIdentity: table t: ")
     assert rows(tmp_path, "t") == Counter([("a", 1, None, None), ("b", 2, None, None)])
     database.run("alter table t replica identity full")
     database.run("delete from t where id = 1", "alter table t drop constraint if exists t_pkey")
     database.run("alter table t add primary key (id, part)", "alter table t replica identity default")
     with ingesting(tmp_path, spec, keys) as one:
         tick_until_begun(one, 8000)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "t") == Counter([("c", 3, None, None), ("b", 2, None, None)])
 
 
@@ -225,7 +227,7 @@ def test_a_followed_key_may_get_another_index(database: Database, tmp_path: Path
         tick(one, 1100)
         database.run("delete from t where id = 3")
         tick(one, 1200)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "t") == Counter([("a", 1, None, "n")])
 
 

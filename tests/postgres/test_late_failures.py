@@ -88,7 +88,7 @@ def test_others_go_on_while_rows_are_read_to_be_found_by_key(
             timer.cancel()
             go_on.set()
         tick_until_begun(one, 20_000)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "a") == Counter([(1, "y")])
 
 
@@ -118,7 +118,7 @@ def test_the_others_stream_is_answered_while_a_difference_gets_its_time(
             tick(one, 4000)
         source_of(one)._due["a"] = 0.0
         tick_until_begun(one, 4100)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert sum(rows(tmp_path, "a").values()) == 16
 
 
@@ -139,7 +139,7 @@ def test_a_table_that_cannot_begin_waits_as_long_as_it_took(
             copy()
             until(lambda: late.is_waiting)
             database.run("alter table a alter part type text using part || '!'")
-        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stopped())
+        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stop_reasons())
         assert source_of(one)._due["a"] > clock.monotonic() + 900
 
 
@@ -178,7 +178,7 @@ def test_the_slot_of_a_copy_whose_machine_is_gone_is_ended(
         gone.create_slot(f"{source_of(one)._slot}_new", temporary=True)
         tick_until_begun(one, 1100)
         gone.close()
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "a") == Counter([(1, "x")])
 
 
@@ -199,8 +199,8 @@ def test_no_files_are_left_of_a_copy_that_fails(
     monkeypatch.setattr(Snapshot, "_copy", fail)
     with added(database, tmp_path, ODD) as one:
         tick(one, 1100)
-        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stopped())
-        assert source_of(one).stopped()["a"] == "SnapshotFailed: table a: the server is away"
+        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stop_reasons())
+        assert source_of(one).stop_reasons()["a"] == "SnapshotFailed: table a: the server is away"
         assert copied.is_set()
         assert files_of(tmp_path, "a") == []
 
@@ -236,8 +236,12 @@ def test_late_tables_do_not_join_where_the_others_have_passed(
     monkeypatch.setattr(LateTables, "_read", read_less)
     with added(database, tmp_path) as one:
         tick(one, 1100)
-        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stopped())
-        assert source_of(one).stopped()["a"].startswith("SnapshotFailed: table a: it is at 0/1, which the other tables")
+        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stop_reasons())
+        assert (
+            source_of(one)
+            .stop_reasons()["a"]
+            .startswith("SnapshotFailed: table a: it is at 0/1, which the other tables")
+        )
         assert (upper(tmp_path, "a"), files_of(tmp_path, "a")) == (0, [])
         database.run("insert into b values (2)")
         until(lambda: _ticked_rows(one, tmp_path, "b") == 2)

@@ -152,7 +152,7 @@ def test_oracle_tables_begin_beside_others_with_deaths(
     tick_until_followed(one, 9000)
     tick(one, 20_000)
     tick(one, 20_100)
-    assert not source_of(one).stopped()
+    assert not source_of(one).stop_reasons()
     source_of(one).close()
     check(tmp_path, history.states, 40)
     followed = list(readable_tables(tmp_path).values())
@@ -186,11 +186,15 @@ def test_others_go_on_while_an_added_table_is_copied(
         for number in range(2, 5):
             database.run(f"insert into a values ({number}, 'y')", f"insert into b values ({number})")
             until(lambda number=number: _ticked_rows(one, tmp_path, "b") == number)  # type: ignore[misc]
-        assert (upper(tmp_path, "a"), source_of(one).held(), dict(source_of(one).stopped())) == (0, ["a"], {})
+        assert (upper(tmp_path, "a"), source_of(one).unbound_tables(), dict(source_of(one).stop_reasons())) == (
+            0,
+            ["a"],
+            {},
+        )
         assert source_of(one).progress()["a"].snapshot_percent == 0
         go_on()
         begun = tick_until_begun(one, 2000)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y"), (3, "y"), (4, "y")])
         with pytest.raises(NotReadable):
             ingested_rows(tmp_path, "a", begun - 1)
@@ -228,11 +232,11 @@ def test_a_large_table_begins_after_the_small_ones(
     before = upper(tmp_path, "a")
     with ingesting(tmp_path, spec) as one:
         tick(one, 5000)
-        assert source_of(one).stopped()["a"].startswith("SlotLost: table a: ")
+        assert source_of(one).stop_reasons()["a"].startswith("SlotLost: table a: ")
         assert (upper(tmp_path, "a"), sum(rows(tmp_path, "b").values())) == (before, 2)
     with ingesting(tmp_path, spec) as one:
         begun = tick_until_begun(one, 5100)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert sum(ingested_rows(tmp_path, "a", begun - 1).values()) == 3000
     assert sum(rows(tmp_path, "a").values()) == 10
 
@@ -262,7 +266,7 @@ def test_changes_and_truncations_while_contents_are_copied(
             database.run("update a set part = 'w' where id = 5", "insert into b values (2)")
             _read_everything(database, late)
             begun = tick_until_begun(one, 1600)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         assert rows(tmp_path, "a") == Counter([(5, "w")])
         assert ingested_rows(tmp_path, "a", begun - 1)[(1, "x")] == 1
         database.run("update a set part = 'v' where id = 5")
@@ -286,7 +290,7 @@ def _stop(database: Database, one: Ingester, table: str) -> None:
         f"insert into {table} values (9, 'stops')",
         f"alter table {table} replica identity {back}",
     )
-    until(lambda: _ticked(one, 1000) and table in source_of(one).stopped())
+    until(lambda: _ticked(one, 1000) and table in source_of(one).stop_reasons())
 
 
 def test_a_definition_that_changes_after_the_copy_stops_the_table(
@@ -298,8 +302,8 @@ def test_a_definition_that_changes_after_the_copy_stops_the_table(
         late = late_of(one)
         until(lambda: late.is_waiting)
         database.run("alter table a alter part type text using part || '!'")
-        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stopped())
-        assert source_of(one).stopped()["a"].startswith("ColumnChanged: table a: ")
+        until(lambda: _ticked(one, 1100) and "a" in source_of(one).stop_reasons())
+        assert source_of(one).stop_reasons()["a"].startswith("ColumnChanged: table a: ")
     assert upper(tmp_path, "a") == 0
 
 

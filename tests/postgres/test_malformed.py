@@ -108,7 +108,7 @@ def test_malformed_rows_of_a_table_that_begins_late(
         with held_copies(monkeypatch) as go_on:
             go_on()
             tick(one, 1000)
-        assert source_of(one).held() == ["a"]
+        assert source_of(one).unbound_tables() == ["a"]
         with held_copies(monkeypatch) as go_on:
             tick(one, 1100)
             until(lambda: late_of(one).activity.startswith("snapshot"))
@@ -132,7 +132,7 @@ def test_malformed_rows_of_a_table_that_stops_do_not_count(database: Database, t
         database.run("alter table a rename amount to price")
         database.run("insert into a values (5, 'x', 'NaN')")
         tick(one, 1100)
-        assert list(source_of(one).stopped()) == ["a"]
+        assert list(source_of(one).stop_reasons()) == ["a"]
         assert counts(one) == {"a": 2, "b": 1}
 
 

@@ -102,7 +102,7 @@ def test_a_table_whose_contents_find_no_room_holds_up_no_other(
     of.one.recover()
     try:
         of.tick()
-        assert source_of(of.one).held() == ["t"]
+        assert source_of(of.one).unbound_tables() == ["t"]
         filler = fill(small_disk, 60 * PAGE)
         said = set[str]()
         for n in range(2, 8):
@@ -111,7 +111,7 @@ def test_a_table_whose_contents_find_no_room_holds_up_no_other(
             late = source_of(of.one)._late
             if late is not None:
                 late._thread.join()
-            said |= set(source_of(of.one).stopped().values())
+            said |= set(source_of(of.one).stop_reasons().values())
             assert rows(small_disk, "b") == Counter((k,) for k in range(1, n + 1))
         assert said, source_of(of.one)._late
         for text in said:  # each attempt writes another file

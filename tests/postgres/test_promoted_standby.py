@@ -170,11 +170,11 @@ def test_tables_stop_where_a_standby_was_promoted(pair: Pair, tmp_path: Path) ->
     for time in (600_000, 700_000):
         with ingesting(tmp_path, spec) as one:
             tick(one, time)
-            assert {name: text.split(":")[0] for name, text in source_of(one).stopped().items()} == {
+            assert {name: text.split(":")[0] for name, text in source_of(one).stop_reasons().items()} == {
                 "a": "UpstreamReplaced",
                 "b": "UpstreamReplaced",
             }
-            assert "is on timeline 2 and was on 1" in source_of(one).stopped()["a"]
+            assert "is on timeline 2 and was on 1" in source_of(one).stop_reasons()["a"]
             tick(one, time + 100)
     assert upper(tmp_path, "a") == stopped_at
     assert sorted(ingested_rows(tmp_path, "a", stopped_at - 1)) == [(1, "x"), (2, "lost")]
@@ -208,7 +208,7 @@ def test_a_slot_of_the_name_on_the_promoted_server_does_not_help(pair: Pair, tmp
     promoted.run("insert into a values (3, 'z')")
     with ingesting(tmp_path, spec) as one:
         tick(one, 2000)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert sorted(ingested_rows(tmp_path, "a", 1999)) == [(1, "x"), (2, "y")]
     assert sorted(ingested_rows(tmp_path, "a", 2000)) == [(2, "y"), (3, "z")]
     now_at = promoted.value(f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{slot}'")
@@ -239,7 +239,7 @@ def test_the_catalogue_of_another_server_explains_no_changes(
             until_row(one, tmp_path, 2)
     with ingesting(tmp_path, spec) as one:
         tick(one, 500_000)
-        assert source_of(one).stopped()["a"].startswith("UpstreamReplaced")
+        assert source_of(one).stop_reasons()["a"].startswith("UpstreamReplaced")
     assert sorted(ingested_rows(tmp_path, "a", upper(tmp_path, "a") - 1)) == [(1, "x")]
 
 
@@ -262,5 +262,5 @@ def test_an_address_that_leads_to_a_standby_for_a_while_stops_nothing(pair: Pair
     primary.run("insert into a values (2, 'y')")
     with ingesting(tmp_path, spec) as one:
         until_row(one, tmp_path, 2)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert sorted(ingested_rows(tmp_path, "a", upper(tmp_path, "a") - 1)) == [(1, "x"), (2, "y")]

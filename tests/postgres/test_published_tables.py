@@ -386,7 +386,7 @@ def test_oracle_histories_of_a_publication(
     try:
         finish(one, time + 1000, on_gap)
         followed = check_bound(tmp_path, history.states)
-        stopped = source_of(one).stopped()
+        stopped = source_of(one).stop_reasons()
         assert followed | stopped.keys() == {table.name for table in spec.tables}
         published_now = {name for (name,) in database.rows("select tablename from pg_publication_tables")}
         refused = {t.table for t in published_tables(source_with(database), lambda: CREDENTIALS)[0] if t.refused}

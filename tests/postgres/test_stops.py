@@ -108,12 +108,12 @@ def test_what_cannot_be_followed_stops_one_table(database: Database, tmp_path: P
         database.run("insert into b values (2)")
         tick(one, 1200)
         tick(one, 1300)
-        assert source_of(one).stopped()["a"].startswith(f"{reason}: table a: ")
-        assert list(source_of(one).stopped()) == ["a"]
+        assert source_of(one).stop_reasons()["a"].startswith(f"{reason}: table a: ")
+        assert list(source_of(one).stop_reasons()) == ["a"]
     with ingesting(tmp_path, spec) as one:
         database.run("insert into b values (3)")
         tick(one, 1400)
-        assert source_of(one).stopped()["a"].startswith(f"{reason}: table a: ")
+        assert source_of(one).stop_reasons()["a"].startswith(f"{reason}: table a: ")
     assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y"), (3, "z")])
     assert rows(tmp_path, "b") == Counter([(1,), (2,), (3,)])
     assert upper(tmp_path, "a") < 1400 < upper(tmp_path, "b")
@@ -140,7 +140,7 @@ def test_what_changes_no_row_stops_nothing(database: Database, tmp_path: Path) -
             tick(one, 1100 + 200 * number)
             database.run("update a set id = id + 1")
             tick(one, 1200 + 200 * number)
-            assert not source_of(one).stopped(), statement
+            assert not source_of(one).stop_reasons(), statement
     assert rows(tmp_path, "a") == Counter([(1 + len(harmless), "x")])
 
 
@@ -153,14 +153,14 @@ def test_new_contents_come_as_a_difference_beside_tables_that_go_on(database: Da
         database.run("alter table a rename part to c")
         database.run("insert into a values (3, 'z')", "insert into b values (1)")
         tick(one, 1100)
-        assert list(source_of(one).stopped()) == ["a"]
+        assert list(source_of(one).stop_reasons()) == ["a"]
     with ingesting(tmp_path, spec) as one:
         tick(one, 1200)
-        assert list(source_of(one).stopped()) == ["a"]
+        assert list(source_of(one).stop_reasons()) == ["a"]
     database.run("alter table a rename c to part", "delete from a where id = 1", "insert into b values (2)")
     with ingesting(tmp_path, spec) as one:
         begun = tick_until_begun(one, 1300)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         database.run("update a set part = 'w' where id = 2", "insert into b values (3)")
         tick(one, 8000)
         tick(one, 8100)
@@ -179,12 +179,12 @@ def test_a_table_that_cannot_begin_is_held_and_begins_later(database: Database, 
     with ingesting(tmp_path, spec) as one:
         tick(one, 1000)
         tick(one, 1100)
-        assert source_of(one).stopped()["a"].startswith("ReplicaIdentity: ")
+        assert source_of(one).stop_reasons()["a"].startswith("ReplicaIdentity: ")
     assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (0, Counter([(1,)]))
     database.run("alter table a replica identity full")
     with ingesting(tmp_path, spec) as one:
         tick_until_begun(one, 1200)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "a") == Counter([(1, "x")])
 
 
@@ -196,7 +196,7 @@ def test_a_transaction_that_is_too_large_stops_the_tables_that_it_changes(databa
         database.run("insert into b values (1)")
         database.run("insert into a select g, repeat('x', 100) from generate_series(1, 20000) g")
         tick(one, 1100)
-        assert source_of(one).stopped()["a"].startswith("TransactionTooLarge: table a: ")
+        assert source_of(one).stop_reasons()["a"].startswith("TransactionTooLarge: table a: ")
     assert rows(tmp_path, "b") == Counter([(1,)])
     assert not rows(tmp_path, "a")
 
@@ -215,7 +215,7 @@ def test_a_lost_slot_stops_all_tables_or_they_begin_anew(database: Database, tmp
         database.value(f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')")
         database.run("insert into b values (2)")
         tick(one, 1100)
-        stopped = source_of(one).stopped()
+        stopped = source_of(one).stop_reasons()
     if on_gap == "stop":
         assert len([text for text in stopped.values() if text.startswith("SlotLost: table ")]) == 2
         assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (1001, Counter([(1,)]))
@@ -236,7 +236,7 @@ def test_a_gap_stops_a_table_that_never_began_too(
     monkeypatch.setattr(Snapshot, "copy", lambda *_: pytest.fail("copies contents that nothing can follow"))
     with ingesting(tmp_path, database.spec(A, B)) as one:
         tick(one, 1100)
-        assert {name: text.split(":")[0] for name, text in source_of(one).stopped().items()} == {
+        assert {name: text.split(":")[0] for name, text in source_of(one).stop_reasons().items()} == {
             "a": "SlotLost",
             "b": "SlotLost",
         }
@@ -255,7 +255,7 @@ def test_another_database_cluster_is_another_upstream(database: Database, tmp_pa
         positions[("", "system")] = positions[("", "system")].replace('"id": "', '"id": "9')
         source_of(one).close()
         tick(one, 1100)
-        assert source_of(one).stopped()["b"].startswith("UpstreamReplaced: table b: ")
+        assert source_of(one).stop_reasons()["b"].startswith("UpstreamReplaced: table b: ")
 
 
 def test_a_server_restored_from_an_earlier_disk_is_another_upstream(database: Database, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_server_restored_from_an_earlier_disk_is_another_upstream(database: Da
         confirmed = f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{slot}'"
         before = database.value(confirmed)
         tick(one, 1100)
-        assert source_of(one).stopped()["b"].startswith("UpstreamReplaced: table b: the server's WAL ends at ")
+        assert source_of(one).stop_reasons()["b"].startswith("UpstreamReplaced: table b: the server's WAL ends at ")
     assert database.value(confirmed) == before
 
 
@@ -295,12 +295,12 @@ def test_a_table_that_cannot_begin_is_not_tried_at_each_tick(
     with ingesting(tmp_path, spec) as one:
         for time in (1100, 1200, 1300):
             tick(one, time)
-            assert source_of(one).stopped()["a"].startswith("ReplicaIdentity: table a: ")
+            assert source_of(one).stop_reasons()["a"].startswith("ReplicaIdentity: table a: ")
     assert len(slots) == 1
     database.run("alter table a replica identity full", "insert into a values (2, 'y')")
     with ingesting(tmp_path, spec) as one:
         tick_until_begun(one, 1400)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y")])
 
 
@@ -314,7 +314,7 @@ def test_a_row_that_is_longer_than_a_block(
     database.run(f"insert into a values (1, 'x'), (2, repeat('y', {length}))", "insert into b values (1)")
     with ingesting(tmp_path, database.spec(A, B)) as one:
         tick(one, 1000)
-        stopped = {name: text.split(":")[0] for name, text in source_of(one).stopped().items()}
+        stopped = {name: text.split(":")[0] for name, text in source_of(one).stop_reasons().items()}
         assert stopped == ({"a": reason} if reason else {})
     assert rows(tmp_path, "b") == Counter([(1,)])
     assert upper(tmp_path, "a") == (0 if reason else 1001)
@@ -337,13 +337,13 @@ def test_a_late_snapshot_that_fails_holds_up_no_other_table(
     monkeypatch.setattr(late_tables, "SLOT_TRIES", 1)
     with ingesting(tmp_path, spec) as one:
         tick_until_begun(one, 1100)
-        assert source_of(one).stopped()["a"].startswith("SnapshotFailed: table a: PostgreSQL ")
-        assert list(source_of(one).stopped()) == ["a"]
+        assert source_of(one).stop_reasons()["a"].startswith("SnapshotFailed: table a: PostgreSQL ")
+        assert list(source_of(one).stop_reasons()) == ["a"]
     assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (0, Counter([(1,), (2,)]))
     database.drop_slot(f"{slot}_new")
     with ingesting(tmp_path, spec) as one:
         tick_until_begun(one, 1200)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     assert rows(tmp_path, "a") == Counter([(1, "x")])
 
 
@@ -365,7 +365,7 @@ def test_a_table_is_tried_again_while_the_others_go_on(
         tick(one, 1100)
         source_of(one)._due["a"] = 0.0
         tick_until_begun(one, 1200)
-        assert list(source_of(one).stopped()) == ["a"]
+        assert list(source_of(one).stop_reasons()) == ["a"]
         assert not source_of(one).retries()
         assert source_of(one)._due["a"] > time.monotonic()
         tick(one, 8000)
@@ -373,7 +373,7 @@ def test_a_table_is_tried_again_while_the_others_go_on(
         database.run("alter table a replica identity full", "insert into b values (2)")
         source_of(one)._due["a"] = 0.0
         tick_until_begun(one, 8100)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
         assert not source_of(one)._due
         assert len(slots) == 2
         assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y")])
@@ -399,6 +399,6 @@ def test_no_range_is_copied_of_a_table_that_stopped(
     database.run("insert into a select 1, repeat('y', 1000) from generate_series(1, 60) g", "insert into b values (1)")
     with ingesting(tmp_path, database.spec(A, B)) as one:
         tick(one, 1000)
-        assert list(source_of(one).stopped()) == ["a"]
+        assert list(source_of(one).stop_reasons()) == ["a"]
     assert len([query for query in copied if '"a"' in query]) == 1
     assert rows(tmp_path, "b") == Counter([(1,)])

@@ -35,7 +35,7 @@ def first_followed(database: Database, root: Path, **options: Any) -> PostgresSo
         tick(one, 1000)
         database.run("alter table t add at timestamptz default clock_timestamp()", "alter table t add n int default 7")
         tick(one, 1100)
-        assert not source_of(one).stopped()
+        assert not source_of(one).stop_reasons()
     [second] = database.spec(PostgresTable("t.2", "public", "t", ("id", "n", "note")), **options).tables
     return replace(first, tables=(*first.tables, second))
 
@@ -53,7 +53,7 @@ def ids(root: Path, table: str) -> Counter[int]:
 
 
 def reasons(one: Ingester) -> dict[str, str]:
-    return {name: text.partition(":")[0] for name, text in source_of(one).stopped().items()}
+    return {name: text.partition(":")[0] for name, text in source_of(one).stop_reasons().items()}
 
 
 def test_rows_of_before_have_the_default_of_upstream(database: Database, tmp_path: Path) -> None:
@@ -120,7 +120,10 @@ def test_a_default_that_vacuum_full_writes_into_the_rows(database: Database, tmp
         database.run("insert into bare values (2)", "insert into long values (2)")
         tick(one, 1100)
         assert reasons(one) == {"bare": "ColumnChanged"}
-        assert "column n was altered, or PostgreSQL wrote its default into the rows" in source_of(one).stopped()["bare"]
+        assert (
+            "column n was altered, or PostgreSQL wrote its default into the rows"
+            in source_of(one).stop_reasons()["bare"]
+        )
     assert (ids(tmp_path, "bare"), ids(tmp_path, "long")) == (Counter([1]), Counter([1, 2]))
 
 
@@ -133,7 +136,7 @@ def test_what_stops_or_empties_one_reaches_the_other(database: Database, tmp_pat
         assert (ids(tmp_path, "t"), ids(tmp_path, "t.2")) == (Counter([6]), Counter([6]))
         database.run("alter table t drop n", "insert into t values (7)")
         tick(one, 8100)
-        assert [(name, text.split(":")[0]) for name, text in source_of(one).stopped().items()] == [
+        assert [(name, text.split(":")[0]) for name, text in source_of(one).stop_reasons().items()] == [
             ("t.2", "ColumnChanged")
         ]
         database.run("insert into t values (8)")
@@ -172,11 +175,11 @@ def test_bindings_of_an_earlier_table_are_not_those_of_another_one(
             assert one._remap.state().since > 100_000
     monkeypatch.setattr(databases, "description", with_another_table)
     with ingesting(tmp_path, both) as one:
-        assert source_of(one).held() == ["t.2"]
+        assert source_of(one).unbound_tables() == ["t.2"]
         database.run("insert into t (id, n) values (4, 1)")
         tick_until_begun(one, 300_000)
     with ingesting(tmp_path, both) as one:
         database.run("insert into t (id, n) values (5, 1)")
         tick(one, 400_000)
-        assert source_of(one).held() == []
+        assert source_of(one).unbound_tables() == []
     assert ids(tmp_path, "t") == ids(tmp_path, "other") == Counter([1, 2, 3, 4, 5, 100_000, 200_000])

@@ -142,10 +142,10 @@ class Lives:
             self._time += 100
             assert self.one is not None
             assert self.one.tick(Time(self._time))
-            if not source.stopped() and self._kind.is_read(source, self.pinned and self.pinned.source):
+            if not source.stop_reasons() and self._kind.is_read(source, self.pinned and self.pinned.source):
                 break
         else:
-            raise AssertionError(f"not read: {source.warning()} {dict(source.stopped())}")
+            raise AssertionError(f"not read: {source.warning()} {dict(source.stop_reasons())}")
         for table in self.tables.values():
             location, expected = table.shard.location, self.expected[table.shard.location]
             before = expected[max(expected)] if expected else Rows()

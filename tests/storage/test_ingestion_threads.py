@@ -39,7 +39,7 @@ class Stopped(TpchIngestion):
         self.ticks[-1] += 1
         return super().discover(time)
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         return {"nation": "ColumnChanged: for good"}
 
     def retries(self) -> bool:

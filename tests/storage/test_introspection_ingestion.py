@@ -64,7 +64,7 @@ class Fed:
     def tick(self, relations: Mapping[str, Rows]) -> int:
         self.now += TICK_MS
         self.slot.put(receive(self.spec, HEADER, body(relations, self.spec)))
-        assert self.source.awaits() is None
+        assert self.source.reason_to_wait() is None
         assert self.ingester.tick(Time(self.now))
         return self.now
 
@@ -137,15 +137,15 @@ def test_without_a_document_there_is_no_tick(tmp_path: Path, monkeypatch: pytest
     """First quietly, then with a reason; a document that waited for long is not of this moment."""
     fed = Fed(tmp_path)
     at = fed.tick({"lags": [("a", 1)], "states": []})
-    assert fed.source.awaits() == ""
+    assert fed.source.reason_to_wait() == ""
     with pytest.raises(SourceUnusable):
         fed.ingester.tick(Time(at + TICK_MS))
     assert open_shard(f"{tmp_path}/lags").state().upper == at + 1
 
     fed.slot.put(receive(SPEC, HEADER, body({"lags": [], "states": []})))
-    assert fed.source.awaits() is None
+    assert fed.source.reason_to_wait() is None
     monkeypatch.setattr(contents, "monotonic", lambda: time.monotonic() + contents.PATIENCE_SECONDS + 1)
-    assert fed.source.awaits() == contents.NO_WORD
+    assert fed.source.reason_to_wait() == contents.NO_WORD
     assert fed.slot.take(Time(at + TICK_MS)) is None
 
 
@@ -153,9 +153,9 @@ def test_an_obstacle_is_said_until_there_are_rows(tmp_path: Path) -> None:
     fed = Fed(tmp_path)
     fed.tick({"lags": [("a", 1)], "states": []})
     fed.slot.put(receive(SPEC, HEADER, [json.dumps({"obstacle": "TooManyRows: many"}).encode()]))
-    assert fed.source.awaits() == "TooManyRows: many"
+    assert fed.source.reason_to_wait() == "TooManyRows: many"
     fed.tick({"lags": [], "states": [("a", None)]})
-    assert (oks(tmp_path, "lags"), oks(tmp_path, "states"), fed.source.awaits()) == ([], [("a", None)], "")
+    assert (oks(tmp_path, "lags"), oks(tmp_path, "states"), fed.source.reason_to_wait()) == ([], [("a", None)], "")
 
 
 def test_the_newest_document_counts() -> None:
@@ -186,7 +186,7 @@ def test_a_document_of_before_does_not_count() -> None:
     for term, moment in ((2, 5000), (2, 4900), (1, 9000)):
         slot.put(made(term, moment, lag=4))
     slot.put(receive(SPEC, HEADER, [json.dumps({"term": 1, "moment": 9000, "obstacle": "A: b"}).encode()]))
-    assert (lag_of(slot, 5100), slot.awaits()) == (None, "")
+    assert (lag_of(slot, 5100), slot.reason_to_wait()) == (None, "")
     slot.put(made(3, 100, lag=5))
     assert lag_of(slot, 5100) == 5
 
@@ -218,13 +218,13 @@ def test_a_second_document_in_a_tick_does_not_wait_for_the_next(
     if restarts:
         fed.restart()
     comes(1180)
-    assert fed.source.awaits() == ""
+    assert fed.source.reason_to_wait() == ""
     comes(1250)
     assert fed.ingester.tick(Time(1200))
     comes(1350)
     assert fed.ingester.tick(Time(1400))  # the thread was busy
     comes(1450)
-    assert fed.source.awaits() == ""
+    assert fed.source.reason_to_wait() == ""
     comes(1550)
     assert fed.ingester.tick(Time(1500))
     held = {at: oks(tmp_path, "lags", at)[0][1] for at in (1100, 1200, 1400, 1500)}

@@ -75,7 +75,7 @@ class TapeIngestion(Source):
     def position(self) -> int:
         return int(self.bindings.positions.get(("", "next"), "0"))
 
-    def held(self) -> Collection[str]:
+    def unbound_tables(self) -> Collection[str]:
         return () if ("b", "tick") in self.bindings.positions else ("b",)
 
     def discover(self, time: Time) -> pa.Table:

@@ -204,7 +204,7 @@ class Failing(TpchIngestion):
             raise PermissionError(13, f"password {self.password}")
         return super().discover(time)
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         return {"nation": f"ColumnChanged: asked with {self.password}"}
 
     def warning(self) -> str:

@@ -23,9 +23,9 @@ HOMONYMS = {
 }
 """By reason, the names that several classes have."""
 MOODS = set(
-    "again ahead alive alone answered asked back begun behind beside both closed ended found given gone heard here "
-    "kept known later least left less lost met missed most needed none others over piece rest same spent taken there "
-    "those through together told wanted whole where within without wrong".split()
+    "again ahead alive alone answered asked awaits back begun behind beside both closed ended found given gone heard "
+    "held here kept known later least left less lost met missed most needed none others over piece rest same spent "
+    "stopped taken there those through together told wanted whole where within without wrong".split()
 )
 """Words that say neither what a function does nor what it returns."""
 

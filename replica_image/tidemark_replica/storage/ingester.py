@@ -93,7 +93,7 @@ class Ingester:
         self._source.confirm(binding)
         self._apply(binding, time, Time(time + 1))
         self._has_recovered = True
-        self._source.appended()
+        self._source.confirm_appends()
         return True
 
     def _check_complete(self, shards: SourceShards) -> None:
@@ -173,7 +173,7 @@ class Ingester:
             self._append(shard, data or None, upper, new_upper, None if upper else self._source.first_time(table))
 
     def _stands_still(self, table: IngestedTable) -> bool:
-        return table.table.name in self._source.stopped() or table.table.name in self._source.held()
+        return table.table.name in self._source.stop_reasons() or table.table.name in self._source.unbound_tables()
 
     def _append(
         self,

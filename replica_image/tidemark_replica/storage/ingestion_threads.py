@@ -345,7 +345,7 @@ class _Ingestion(threading.Thread):
                     "waiting",
                     f"ClockSkew: this replica's tick {time} is past the controller's bound {bound}; set the clock",
                 )
-            elif (awaited := source.awaits()) is not None:
+            elif (awaited := source.reason_to_wait()) is not None:
                 pause = min(pause, AWAITS_SECONDS)
                 if awaited:
                     self._set_status("waiting", awaited)
@@ -360,7 +360,7 @@ class _Ingestion(threading.Thread):
 
     def _report(self, source: Source, ingester: Ingester) -> None:
         """Report a tick. Counters, files and tables are reported together with the state."""
-        stopped = {name: self._manager.secrets.scrub(text) for name, text in source.stopped().items()}
+        stopped = {name: self._manager.secrets.scrub(text) for name, text in source.stop_reasons().items()}
         self._errors.record_stopped(stopped, Time(wall_clock_ms()))
         tables = table_reports(ingester.table_shards(), source.progress(), stopped, self._errors)
         text = "; ".join(stopped.values())[:MESSAGE_LENGTH_MAX]

@@ -52,7 +52,7 @@ class Source(Protocol):
     def discover(self, time: Time) -> pa.Table:
         """The rows (with `__diff`) that bind new data to the tick `time`; none where there are no new data."""
 
-    def awaits(self) -> str | None:
+    def reason_to_wait(self) -> str | None:
         """None: `discover` can bind a tick. Else no tick takes place, and all uppers stand still; the text says why, to
         people, and is empty where there is nothing to say yet. Asked again every AWAITS_SECONDS."""
         return None
@@ -60,7 +60,7 @@ class Source(Protocol):
     def confirm(self, binding: pa.Table) -> None:
         """The binding that `discover` gave was minted."""
 
-    def appended(self) -> None:
+    def confirm_appends(self) -> None:
         """The tables have the data of all bindings that were minted, unless they are stopped."""
         return
 
@@ -83,7 +83,7 @@ class Source(Protocol):
         """Whether the table never changes again, so that its upper may run ahead of the clock."""
         return False
 
-    def held(self) -> Collection[str]:
+    def unbound_tables(self) -> Collection[str]:
         """The names of tables whose first rows, or those after a gap, are not bound yet: their uppers stand still."""
         return ()
 
@@ -100,14 +100,14 @@ class Source(Protocol):
         has no files."""
         return ()
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         """The reason why tables take no binding now, and none at least until the next `discover`: `Reason: text` by the
         table's name."""
         return {}
 
     def retries(self) -> bool:
         """Whether tables that are stopped may go on after a new `resume`: then there is one after a while."""
-        return bool(self.stopped())
+        return bool(self.stop_reasons())
 
     def counters(self) -> Mapping[str, int]:
         """Numbers for people, by name."""

@@ -82,7 +82,7 @@ def test_the_registry_goes_away(
         assert shop.seen == 1
         server.status = 0
         shop.until_last(run)
-        assert not run.source.stopped()
+        assert not run.source.stop_reasons()
 
 
 def test_events_that_cannot_be_read(kafka: Broker, tmp_path: Path, server: Registry) -> None:
@@ -97,8 +97,8 @@ def test_events_that_cannot_be_read(kafka: Broker, tmp_path: Path, server: Regis
         run.until(lambda: errors(tmp_path, "orders"))
         event = {"op": "c", "after": {"id": 1}, "source": {"connector": "mysql"}}
         produce(kafka, shop.connector.topic("items"), framed(id, body(other, event)), key=key, partition=1)
-        run.until(run.source.stopped)
-        assert run.source.stopped()["items"].startswith("OtherOrigin: table items: partition 1 of topic")
+        run.until(run.source.stop_reasons)
+        assert run.source.stop_reasons()["items"].startswith("OtherOrigin: table items: partition 1 of topic")
         produce(kafka, shop.connector.transaction_topic, framed(id, body(other, event)))
         run.until(lambda: run.source.warning().startswith("TransactionsUnreadable: RecordUnknown"))
         assert "no BEGIN or END: it has no field status" in run.source.warning()

@@ -120,11 +120,11 @@ def test_a_truncated_table_stops(kafka: Broker, tmp_path: Path) -> None:
     with Run(tmp_path, spec) as run:
         run.catch_up()
         produce(kafka, topic, event("t", None, 2))
-        run.until(run.source.stopped)
-        text = run.source.stopped()["t"]
+        run.until(run.source.stop_reasons)
+        text = run.source.stop_reasons()["t"]
     with Run(tmp_path, spec) as run:
         run.tick(3)
-        assert run.source.stopped()["t"] == text
+        assert run.source.stop_reasons()["t"] == text
     assert text == f"Truncated: table t: the table was truncated upstream: partition 0 of topic {topic} at offset 1"
     assert oks(tmp_path, "t") == [(1, "a", None, None)]
 

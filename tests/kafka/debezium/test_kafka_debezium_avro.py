@@ -322,8 +322,8 @@ def test_a_truncated_table_stops(kafka: Broker, server: Registry, tmp_path: Path
         run.catch_up()
         assert len(oks(tmp_path, "a")) == 1
         produce(kafka, topic, event_of(value, FIRST, event("t", None, 3)))
-        run.until(run.source.stopped)
-        text = run.source.stopped()["a"]
+        run.until(run.source.stop_reasons)
+        text = run.source.stop_reasons()["a"]
     assert text == f"Truncated: table a: the table was truncated upstream: partition 0 of topic {topic} at offset 2"
     assert oks(tmp_path, "a") == [tuple(row.values())]
 

@@ -144,7 +144,7 @@ def finish(history: ShopHistory, run: Run, worker: Worker) -> None:
         return all(ingested_rows(run.root, name, run.at) == last[name] for name in NAMES)
 
     run.until(as_upstream, seconds=BOUND)
-    assert not run.source.stopped()
+    assert not run.source.stop_reasons()
 
 
 def check(root: Path, states: list[Any], first: int) -> None:

@@ -134,11 +134,11 @@ def test_a_truncated_table_stops_alone(shop: Shop, tmp_path: Path) -> None:
         with connect_to(shop.server, "shop") as writer:
             writer.execute("update \"Odd Orders\" set note = 'with the truncation'")
             writer.execute("truncate items")
-        run.until(lambda: "items" in run.source.stopped())
-        assert run.source.stopped()["items"].startswith("Truncated: table items")
+        run.until(lambda: "items" in run.source.stop_reasons())
+        assert run.source.stop_reasons()["items"].startswith("Truncated: table items")
         for _ in range(2):
             shop.history.write_all()
         last = shop.history.states[-1]
         run.until(lambda: ingested_rows(run.root, "Odd Orders", run.at) == last["Odd Orders"])
-        assert run.source.stopped().keys() == {"items"}
+        assert run.source.stop_reasons().keys() == {"items"}
     shop.history.close()

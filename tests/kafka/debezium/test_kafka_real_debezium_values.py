@@ -228,5 +228,5 @@ def test_a_truncated_table_stops(kafka: Broker, server: Postgres, worker: Worker
         emptied.insert(1)
         emptied.check()
         emptied.database.run("truncate emptied")
-        emptied.run.until(emptied.run.source.stopped)
-        assert emptied.run.source.stopped()["emptied"].startswith("Truncated: table emptied")
+        emptied.run.until(emptied.run.source.stop_reasons)
+        assert emptied.run.source.stop_reasons()["emptied"].startswith("Truncated: table emptied")

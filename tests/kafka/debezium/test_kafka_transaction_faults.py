@@ -27,7 +27,7 @@ def test_a_stopped_table_goes_on_while_a_transaction_waits(
     shop = Shop(kafka)
     delete_topic(kafka, shop.connector.topic("items"))
     with Run(tmp_path, shop.spec()) as run:
-        run.until(lambda: run.source.stopped())
+        run.until(lambda: run.source.stop_reasons())
         shop.commit(("orders", 1, "a"))
         shop.connector.send_all()
         run.until(lambda: oks(tmp_path, "orders") == [(1, "a")])
@@ -159,7 +159,7 @@ def test_a_batch_that_failed_comes_once_the_table_goes_on(
         run.until(lambda: (1, "8") in oks(tmp_path, "orders"))
         if away == "stopped":
             stop_soon(run, "orders")
-            run.until(lambda: "orders" in run.source.stopped())
+            run.until(lambda: "orders" in run.source.stop_reasons())
     shop.connector.restart(0)
     shop.commit(("orders", 2, "9"), ("items", 0, "9"))
     shop.connector.send_all()

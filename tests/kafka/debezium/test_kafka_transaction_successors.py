@@ -68,7 +68,7 @@ def until_last(shop: Shop, run: Run) -> None:
         there = len(begun(run)) == sum(1 for table in run.spec.tables if table.added)
         if there and is_joined(run) and all(sorted(oks(run.root, name)) == last[name] for name in last):  # type: ignore[type-var]
             return
-    raise AssertionError(f"{run.source.warning()} {dict(run.source.stopped())} {run.source._bound}")
+    raise AssertionError(f"{run.source.warning()} {dict(run.source.stop_reasons())} {run.source._bound}")
 
 
 def test_a_successor_takes_whole_transactions(kafka: Broker, tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_a_transaction_comes_again_whose_time_is_later_than_the_last_one(
         run.until(lambda: run.is_at_end(run.spec.tables[0]))
         shop.check(run)
     with Run(tmp_path, grown(spec, "orders"), 2) as run:
-        run.until(lambda: begun(run) or run.source.stopped())
-        assert (begun(run), dict(run.source.stopped())) == (["orders.2"], {})
+        run.until(lambda: begun(run) or run.source.stop_reasons())
+        assert (begun(run), dict(run.source.stop_reasons())) == (["orders.2"], {})
         ticked(shop, run, 2)
 
 
@@ -147,8 +147,8 @@ def test_records_that_are_gone_refuse_the_edit(kafka: Broker, tmp_path: Path) ->
     with pytest.raises(SourceUnusable, match="begins at offset 1, and the table at 0"):
         tables_of(wanted, no_secret, pinned)
     with Run(tmp_path, grown(spec, "orders"), 2) as run:
-        run.until(run.source.stopped)
-        assert run.source.stopped()["orders.2"].startswith("RecordsGone: ")
+        run.until(run.source.stop_reasons)
+        assert run.source.stop_reasons()["orders.2"].startswith("RecordsGone: ")
         shop.commit(("orders", 2, "c"), ("items", 2, "c"))
         shop.connector.send_all()
         shop.some_join = True

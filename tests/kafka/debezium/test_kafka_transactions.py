@@ -86,7 +86,7 @@ class Shop:
             if contents(run.root, names) == shown(self.upstream.states[-1], names) and is_joined(run):
                 return
             self.tick(run)
-        raise AssertionError(f"{run.source.warning()} {dict(run.source.stopped())}: {contents(run.root, names)}")
+        raise AssertionError(f"{run.source.warning()} {dict(run.source.stop_reasons())}: {contents(run.root, names)}")
 
 
 def contents(root: Path, names: tuple[str, ...]) -> Any:
@@ -104,7 +104,7 @@ def is_joined(run: Run) -> bool:
 def is_settled(run: Run, name: str) -> bool:
     """Whether the table takes its part in whole transactions, and has read what was there when it joined."""
     source = run.source
-    if name in source.stopped() or name not in source._cuts.members:
+    if name in source.stop_reasons() or name not in source._cuts.members:
         return False
     bound = source._bound[name]
     return all(bound.offsets.get(p, 0) >= end for p, end in bound.history.items())
@@ -178,7 +178,7 @@ def test_a_connector_that_begins_again_in_the_middle(kafka: Broker, tmp_path: Pa
         shop.commit(("orders", 1, "c"))
         shop.connector.send_all()
         shop.until_last(run)
-        assert not run.source.stopped()
+        assert not run.source.stop_reasons()
 
 
 def test_a_connector_that_begins_again_before(kafka: Broker, tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_a_topic_of_transactions_that_cannot_be_read(kafka: Broker, tmp_path: Pa
     delete_topic(kafka, topic)
     with Run(tmp_path, shop.spec()) as run:
         wait_for(run, "TransactionsUnreadable: TopicMissing")
-        assert set(run.source.held()) == set(NAMES)
+        assert set(run.source.unbound_tables()) == set(NAMES)
         new_topic(kafka, 1, topic)
         joined(run)
         assert run.source.warning() == ""
@@ -418,8 +418,8 @@ def test_events_of_another_origin_stop_their_table(kafka: Broker, tmp_path: Path
         value = {"op": "c", "after": {"id": 1}, "source": origin}
         value |= {"transaction": {"id": "9:9", "total_order": 1, "data_collection_order": 1}}
         produce(kafka, shop.connector.topic("items"), value, key=b'{"id":1}')
-        run.until(run.source.stopped)
-        assert run.source.stopped()["items"].startswith("OtherOrigin: table items: partition 0 of topic")
+        run.until(run.source.stop_reasons)
+        assert run.source.stop_reasons()["items"].startswith("OtherOrigin: table items: partition 0 of topic")
         shop.commit(("orders", 1, "a"))
         shop.connector.send_all()
         run.until(lambda: oks(tmp_path, "orders") == [(1, "a")])
@@ -444,10 +444,10 @@ def test_events_without_a_sequence_stop_their_table(kafka: Broker, tmp_path: Pat
         produce(kafka, shop.connector.topic("items"), value, partition=1, key=b'{"id":1}')
         shop.commit(("items", 1, "b"), ("orders", 1, "b"))
         shop.connector.send_all()
-        run.until(lambda: run.source.stopped() and oks(tmp_path, "orders") == [(1, "b")])
+        run.until(lambda: run.source.stop_reasons() and oks(tmp_path, "orders") == [(1, "b")])
     with Run(tmp_path, shop.spec(), term=2) as run:
         run.tick(3)
-        (text,) = run.source.stopped().values()
+        (text,) = run.source.stop_reasons().values()
         assert text.startswith("SequenceMissing: table items: partition 1 of topic")
         assert "source.sequence of the event is none" in text
         assert "sourceinfo.struct.maker" in text

@@ -92,7 +92,7 @@ class Copied:
         def has_rows() -> bool:
             self.now += 100
             tick(self.one, self.now)
-            return name not in self.one._source.held()
+            return name not in self.one._source.unbound_tables()
 
         until(has_rows)
 

@@ -185,14 +185,14 @@ def test_a_version_that_vacuum_takes_meanwhile_is_given_up(
     gate.open()
     until(lambda: (copy := added.copies.find("big")) is None or copy.has_ended)
     added.ticks()
-    assert "VersionGone: table big: file" in added.one._source.stopped()["big"]
+    assert "VersionGone: table big: file" in added.one._source.stop_reasons()["big"]
     until(lambda: added.staged() == [])
     if on_gap == "stop":
         assert added.one._source.retries()
         added.again()
     added.settles()
 
-    assert added.one._source.stopped() == {}
+    assert added.one._source.stop_reasons() == {}
     assert bound_versions(tmp_path, "big")[added.now] == table.version()
     check(tmp_path, added.spec)
 
@@ -214,13 +214,13 @@ def test_a_store_that_fails_now_and_then_costs_a_piece(
     gate.open()
     added.ticks()
     said: list[str] = []
-    until(lambda: said.extend(added.one._source.stopped().values()) or said)
+    until(lambda: said.extend(added.one._source.stop_reasons().values()) or said)
     assert said[0] == "SnapshotFailed: table big: StorageError: the store is away; it is tried again"
     assert added.one._source.retries()  # with credentials that are read anew
     added.settles()
 
     assert gate.reached == FILES + len(failing)
-    assert added.one._source.stopped() == {}
+    assert added.one._source.stop_reasons() == {}
     check(tmp_path, added.spec)
 
 
@@ -298,7 +298,7 @@ def test_a_resnapshot_comes_to_100_percent(
     told.clear()
     tick(one, 1100)
 
-    assert one._source.stopped() == {}
+    assert one._source.stop_reasons() == {}
     assert told == sorted(told)
     assert len(set(told)) > 10
     assert told[-1] == 100
@@ -337,5 +337,5 @@ def copied_peak(at: str) -> int:
     one = ingester(Path(at), spec_of(DeltaTable("t", f"{at}/up")))
     one.recover()
     tick(one, 1000)
-    assert not one._source.held()
+    assert not one._source.unbound_tables()
     return int(pa.default_memory_pool().max_memory())

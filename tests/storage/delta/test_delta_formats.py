@@ -175,7 +175,7 @@ def test_fields_inside_structs_are_read_by_their_physical_names(tmp_path: Path) 
     fields = [mapped("street", "string", "f-9", 9), ADDRESSES["fields"][1]]
     entry(path, 1, metadata("x", [mapped("address", {"type": "struct", "fields": fields}, "f-1", 1)], **options))
     tick(one, 1100)
-    assert "ColumnChanged" in one._source.stopped()["t"]
+    assert "ColumnChanged" in one._source.stop_reasons()["t"]
 
 
 def with_partition(add: dict[str, Any], value: str) -> dict[str, Any]:
@@ -392,5 +392,5 @@ def test_tables_in_a_bucket(s3: S3Server, tmp_path: Path, monkeypatch: pytest.Mo
     table.vacuum(0, dry_run=False, enforce_retention_duration=False)
     tick(one, 1200)
 
-    assert "VersionGone: table t: file" in one._source.stopped()["t"]
+    assert "VersionGone: table t: file" in one._source.stop_reasons()["t"]
     assert oks(tmp_path, "t") == [(2, "a b/%"), (3, "a b/%")]

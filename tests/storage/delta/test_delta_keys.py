@@ -66,8 +66,8 @@ class Keyed:
         tick(self.one, self.now)
         assert (self.now, "x") in oks(self.root, "other")
 
-    def stopped(self) -> str:
-        return self.one._source.stopped().get("t", "")
+    def stop_reasons(self) -> str:
+        return self.one._source.stop_reasons().get("t", "")
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_a_violation_stops_the_table_with_its_contents(tmp_path: Path, more: pa.
     keyed.ticks()
     write_deltalake(keyed.path, more, mode="append")
     keyed.ticks()
-    assert keyed.stopped() == text
+    assert keyed.stop_reasons() == text
     for begins in (keyed.again, keyed.dies, keyed.again):
         begins()
         keyed.ticks()
-        assert keyed.stopped() == text
+        assert keyed.stop_reasons() == text
     assert oks(tmp_path, "t") == [(1, "a"), (2, "b")]
 
 
@@ -100,8 +100,8 @@ def test_the_values_of_a_key_are_in_the_log_alone(tmp_path: Path, caplog: pytest
     one = ingester(tmp_path, spec_of(DeltaTable("t", str(tmp_path / "up"), primary_key=("email",))))
     one.recover()
     tick(one, 100)
-    assert "2 rows have one primary key (email)" in one._source.stopped()["t"]
-    assert "alice" not in one._source.stopped()["t"]
+    assert "2 rows have one primary key (email)" in one._source.stop_reasons()["t"]
+    assert "alice" not in one._source.stop_reasons()["t"]
     assert "version 0: 2 rows have one primary key (email): email = 'alice@example.com'" in caplog.text
 
 
@@ -163,7 +163,7 @@ def test_a_first_version_that_violates_the_key_gives_no_row(tmp_path: Path) -> N
     one = ingester(tmp_path, spec)
     one.recover()
     tick(one, 100)
-    assert "KeyViolated" in one._source.stopped()["t"]
+    assert "KeyViolated" in one._source.stop_reasons()["t"]
     assert [shard.state().upper for _, shard in one.table_shards()] == [0]
 
 
@@ -174,18 +174,18 @@ def test_with_resnapshot_a_later_version_that_keeps_the_key_is_read(tmp_path: Pa
     write_deltalake(keyed.path, rows((1, "z"), (3, "c")), mode="append")
     for _ in range(3):
         keyed.ticks()
-        assert "KeyViolated" in keyed.stopped()
+        assert "KeyViolated" in keyed.stop_reasons()
     assert set(bound_versions(tmp_path, "t").values()) == {0, 1}
     Table(keyed.path).delete("name = 'a'")
     keyed.dies()
     keyed.ticks()
-    assert "KeyViolated" in keyed.stopped()
+    assert "KeyViolated" in keyed.stop_reasons()
     keyed.again()
     keyed.ticks()
-    assert keyed.stopped() == ""
+    assert keyed.stop_reasons() == ""
     assert oks(tmp_path, "t") == [(1, "z"), (2, "b"), (3, "c")]
     keyed.again()
-    assert (keyed.stopped(), oks(tmp_path, "t")) == ("", [(1, "z"), (2, "b"), (3, "c")])
+    assert (keyed.stop_reasons(), oks(tmp_path, "t")) == ("", [(1, "z"), (2, "b"), (3, "c")])
 
 
 def test_a_table_whose_key_stays_violated_is_not_read_at_each_tick(
@@ -205,7 +205,7 @@ def test_a_table_whose_key_stays_violated_is_not_read_at_each_tick(
     write_deltalake(keyed.path, rows((1, "z")), mode="append")
     for _ in range(3):
         keyed.ticks()
-        assert "KeyViolated" in keyed.stopped()
+        assert "KeyViolated" in keyed.stop_reasons()
     assert set(bound_versions(tmp_path, "t").values()) == {0, 1}
 
 
@@ -239,7 +239,7 @@ def test_oracle_histories_that_keep_the_key_are_followed(
         if draw.random() < 0.2:
             one = ingester(tmp_path, spec)
             one.recover()
-    assert one._source.stopped() == {}
+    assert one._source.stop_reasons() == {}
     check(tmp_path, spec)
 
 

@@ -72,7 +72,7 @@ class DeltaKind:
         def is_newest(bound: BoundVersion, table: Table) -> bool:
             return (bound.table_id, bound.version) == (table.metadata().id, table.version())
 
-        return not source.held() and all(
+        return not source.unbound_tables() and all(
             table.name in source._bound and is_newest(source._bound[table.name], Table(table.path))
             for table in spec.tables
         )

@@ -94,7 +94,7 @@ def test_a_table_whose_reads_differ_stops_by_name_until_it_is_read_again(
     with monkeypatch.context() as patched:
         patched.setattr(changes, "uncancelled", differing)
         tick(one, 2000)
-        assert dict(one._source.stopped()) == {"bad": "FilesDiffer: table bad: version 1: other rows"}
+        assert dict(one._source.stop_reasons()) == {"bad": "FilesDiffer: table bad: version 1: other rows"}
         assert sum(row[1] < 0 for row in oks(tmp_path, "good")) == ROWS // 100 - 1  # type: ignore[operator]
         assert all(row[1] >= 0 for row in oks(tmp_path, "bad"))  # type: ignore[operator]
         assert one._source.retries()

@@ -69,7 +69,11 @@ def test_the_other_tables_tick_while_a_difference_is_copied(
         source = gapped.one._source
         assert (gapped.upper("small"), gapped.upper("big")) == (gapped.now + 1, upper)
         assert oks(tmp_path, "big") == gapped.before
-        assert (source.stopped(), list(source.held()), source.progress()["big"].behind) == ({}, ["big"], None)
+        assert (source.stop_reasons(), list(source.unbound_tables()), source.progress()["big"].behind) == (
+            {},
+            ["big"],
+            None,
+        )
         assert "TableReplaced: table big: " in source.warning()
         assert source.warning().endswith("; the newest version is copied")
         percents.append(gapped.percent())
@@ -160,7 +164,7 @@ def test_a_version_that_vacuum_takes_meanwhile_is_given_up(
     gate.open()
     until(lambda: (copy := gapped.copies.find("big")) is None or copy.has_ended)
     gapped.ticks()
-    assert "VersionGone: table big: file" in gapped.one._source.stopped()["big"]
+    assert "VersionGone: table big: file" in gapped.one._source.stop_reasons()["big"]
     until(lambda: set(gapped.staged()) == before)
     gapped.settles()
 
@@ -193,7 +197,7 @@ def test_edits_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: 
     assert set(gapped.staged()) == before
     assert oks(tmp_path, "big") == gapped.before
     if edit == "stop":
-        assert "TableReplaced" in gapped.one._source.stopped()["big"]
+        assert "TableReplaced" in gapped.one._source.stop_reasons()["big"]
         gapped.again(gapped.spec)
         gapped.settles()
         check_contents(gapped)
@@ -218,7 +222,7 @@ def test_a_difference_that_was_bound_is_copied_though_gaps_stop_the_table_now(
     small, big = gapped.spec.tables
     gapped.spec = spec_of(small, replace(big, on_gap="stop"))
     gapped.dies()
-    assert list(gapped.one._source.held()) == ["big"]
+    assert list(gapped.one._source.unbound_tables()) == ["big"]
     gapped.settles()
     check_contents(gapped)
 
@@ -268,12 +272,12 @@ def test_a_difference_that_violates_the_key_is_not_bound(tmp_path: Path, monkeyp
     gapped = Gapped(tmp_path, monkeypatch, primary_key=("id",))
     write_deltalake(gapped.big, ids(2, 2), mode="append")
     before = set(gapped.staged())
-    until(lambda: [gapped.ticks(), "KeyViolated" in gapped.one._source.stopped().get("big", "")][1])
+    until(lambda: [gapped.ticks(), "KeyViolated" in gapped.one._source.stop_reasons().get("big", "")][1])
     assert oks(tmp_path, "big") == gapped.before
     until(lambda: set(gapped.staged()) == before)
     for _ in range(2):
         gapped.again()
-        until(lambda: [gapped.ticks(), "KeyViolated" in gapped.one._source.stopped().get("big", "")][1])
+        until(lambda: [gapped.ticks(), "KeyViolated" in gapped.one._source.stop_reasons().get("big", "")][1])
     Table(gapped.big).delete("id = 2")
     gapped.again()
     gapped.settles()
@@ -291,7 +295,7 @@ def test_versions_that_violate_the_key_are_read_once(
         if step in (0, 4):
             write_deltalake(gapped.big, ids(2), mode="append")
         gapped.again()
-        until(lambda: [gapped.ticks(), "KeyViolated" in gapped.one._source.stopped().get("big", "")][1])
+        until(lambda: [gapped.ticks(), "KeyViolated" in gapped.one._source.stop_reasons().get("big", "")][1])
         read.append(gate.reached)
     assert read[1] < read[4]
     assert (read[2], read[6]) == (read[3], read[-1])
@@ -331,7 +335,7 @@ def test_errors_of_a_view_go_though_a_table_was_bound_between(
     for at in (400, 500):
         tick(one, at)
 
-    assert one._source.stopped() == {}
+    assert one._source.stop_reasons() == {}
     assert counted(contents(tmp_path, "t")) == {(1, "a", None): 1, (2, "b", None): 1}
 
 
@@ -379,4 +383,4 @@ def test_a_source_of_one_tick_stands_still_for_small_differences_only(
     gapped: Copied = Gapped(tmp_path, monkeypatch)
     monkeypatch.setattr("tidemark_replica.storage.delta.source.WAIT_SECONDS", 60.0)
     gapped.ticks()
-    assert "big" not in gapped.one._source.held()
+    assert "big" not in gapped.one._source.unbound_tables()

@@ -112,7 +112,7 @@ def test_rows_that_duckdb_inserts_are_followed(path: str, run: Run, tmp_path: Pa
     check(tmp_path, spec)
     assert max(bound_versions(tmp_path, "t").values()) == Table(path).version() >= 4
     assert len(oks(tmp_path, "t")) == 50000 + 2 + 1 + 2 + 10 + 1
-    assert one._source.stopped() == {}
+    assert one._source.stop_reasons() == {}
 
 
 @pytest.mark.parametrize(

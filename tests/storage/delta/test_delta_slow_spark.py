@@ -122,7 +122,7 @@ def test_oracle_histories_that_spark_wrote(
     one.recover()
     for time in range(1000, 2500, 100):
         tick(one, time)
-        assert one._source.stopped() == {}, table.description
+        assert one._source.stop_reasons() == {}, table.description
         for _ in range(table.draw.randrange(4)):
             table.step()
         if table.draw.random() < 0.3:

@@ -68,7 +68,7 @@ def test_oracle_a_view_is_its_contents_at_each_version(tmp_path: Path) -> None:
     one.recover()
     for at in range(100, 3000, 100):
         tick(one, at)
-        assert one._source.stopped() == {}
+        assert one._source.stop_reasons() == {}
         expected = {row: count for row, count in view.rows.items() if count}
         assert counted(contents(tmp_path, "t")) == expected
         assert counted(open_shard(str(tmp_path / "view")).snapshot(view.now - 1)) == expected
@@ -123,5 +123,5 @@ def test_a_table_in_place_of_a_view_and_the_other_way_round(tmp_path: Path, view
     for at in (200, 300):
         tick(one, at)
 
-    assert one._source.stopped() == {}
+    assert one._source.stop_reasons() == {}
     assert counted(contents(tmp_path, "t")) == rows

@@ -258,7 +258,7 @@ def test_what_was_staged_is_kept_while_files_are_gone(
     d.ticks(1)
     (d.folder / "1.json").rename(d.root / "kept")
     d.ticks(1)
-    assert d.source.stopped()["t.2"].startswith("FilesGone: ")
+    assert d.source.stop_reasons()["t.2"].startswith("FilesGone: ")
 
     def staged() -> set[str]:
         return {file.name for file in (d.root / "t.2").glob("*.parquet")}
@@ -314,10 +314,10 @@ def test_a_file_that_cannot_be_opened_for_a_moment_is_waited_for(
     with monkeypatch.context() as moment:
         moment.setattr(checks, "check_text", refuse)
         d.ticks(2)
-        assert d.source.stopped()["t.2"].startswith("FilesNotRead: ")
+        assert d.source.stop_reasons()["t.2"].startswith("FilesNotRead: ")
     assert upper(d, "t.2") == 0
     d.ticks(2)
-    assert (d.source.stopped(), rows(d)) == ({}, [(1, None, "yes")])
+    assert (d.source.stop_reasons(), rows(d)) == ({}, [(1, None, "yes")])
 
 
 @pytest.mark.broad
@@ -351,14 +351,14 @@ def test_a_file_that_is_gone_stops_the_successor_alone(
         tables_of(d.session, asked, None, before)
     d.put("3.json", lines({"a": 3}))
     d.ticks(3)
-    assert list(d.source.stopped()) == ["t.2"]
-    assert d.source.stopped()["t.2"].startswith("FilesGone: table t cannot begin")
+    assert list(d.source.stop_reasons()) == ["t.2"]
+    assert d.source.stop_reasons()["t.2"].startswith("FilesGone: table t cannot begin")
     assert (upper(d, "t.2"), [row[0] for row in rows(d, "t")]) == (0, [1, 2, 3])
     path.write_text(text)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert len(tables_of(d.session, asked, None, before)) == 1
     d.ticks(2)
-    assert (d.source.stopped(), rows(d)) == ({}, [(1, None, "yes"), (2, None, None), (3, None, None)])
+    assert (d.source.stop_reasons(), rows(d)) == ({}, [(1, None, "yes"), (2, None, None), (3, None, None)])
 
 
 @pytest.mark.broad

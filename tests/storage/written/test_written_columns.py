@@ -172,7 +172,7 @@ def test_a_table_whose_rows_are_gone_does_not_begin_empty(tmp_path: Path) -> Non
         writer.call("plain", b"id,vip\n2,3\n")
         assert (upper(tmp_path, "keyed.2"), upper(tmp_path, "keyed.3")) == (0, 0)
         assert upper(tmp_path, "plain.2") == upper(tmp_path, "log") == writer.now + 1
-        stopped = writer.ingester._source.stopped()
+        stopped = writer.ingester._source.stop_reasons()
         assert {name: text.partition(":")[0] for name, text in stopped.items()} == {
             "keyed.2": "RowsGone",
             "keyed.3": "RowsGone",
@@ -181,7 +181,7 @@ def test_a_table_whose_rows_are_gone_does_not_begin_empty(tmp_path: Path) -> Non
         writer.restart()
     edit(writer, without_tables(writer.spec, "keyed.2", "keyed.3"))
     writer.tick()
-    assert writer.ingester._source.stopped() == {}
+    assert writer.ingester._source.stop_reasons() == {}
 
 
 def test_a_copy_that_is_not_wanted_any_more_ends(tmp_path: Path) -> None:

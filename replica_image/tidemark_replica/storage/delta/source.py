@@ -241,10 +241,10 @@ class DeltaIngestion(Source):
         if self._has_own_copies:
             self._copies.close()
 
-    def held(self) -> Collection[str]:
+    def unbound_tables(self) -> Collection[str]:
         return self._tables.keys() - self._bound.keys() | self._gaps.keys()
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         return {**self._stopped, **self._copies.troubles()}
 
     def _stop(self, name: str, error: TableStopped) -> None:

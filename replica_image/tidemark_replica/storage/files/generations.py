@@ -97,7 +97,7 @@ class FileGenerations:
         """The table, or that whose dead letters it has."""
         return table if table in self.specs else without_dead_letters(table)
 
-    def held(self) -> Collection[str]:
+    def unbound_tables(self) -> Collection[str]:
         """The tables that have not begun, and those of their dead letters."""
         return {each for table in self.again for each in (table, dead_letters(table))}
 

@@ -240,10 +240,10 @@ class FilesIngestion(Source):
             self._refusals[table] = found
         return {name: code for name, code in self._refusals[table].items() if name in files}
 
-    def held(self) -> Collection[str]:
-        return self._tables.held()
+    def unbound_tables(self) -> Collection[str]:
+        return self._tables.unbound_tables()
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         return {table: text for table, (_, text) in self._stopped.items()}
 
     def retries(self) -> bool:

@@ -100,7 +100,7 @@ class ContentsSlot:
                 self._bound = time
             return taken
 
-    def awaits(self) -> str | None:
+    def reason_to_wait(self) -> str | None:
         """None: a document waits. Else why none does, for people; empty if the next one is not due yet."""
         with self._lock:
             late = monotonic() - self._came > self._patience

@@ -42,8 +42,8 @@ class IntrospectionIngestion(Source):
         self._held, self._next = {}, {}
         self._slot.resume(upper)
 
-    def awaits(self) -> str | None:
-        return self._slot.awaits()
+    def reason_to_wait(self) -> str | None:
+        return self._slot.reason_to_wait()
 
     def discover(self, time: Time) -> pa.Table:
         contents = self._slot.take(time)

@@ -171,14 +171,14 @@ class KafkaIngestion(Source):
     def first_time(self, table: IngestedTable) -> Time | None:
         return self._successors.first_time(table)
 
-    def held(self) -> Collection[str]:
-        return {name for name in self._tables if name not in self._bound} | self._successors.held()
+    def unbound_tables(self) -> Collection[str]:
+        return {name for name in self._tables if name not in self._bound} | self._successors.unbound_tables()
 
     def retries(self) -> bool:
         """Not while a table reads records again, which would begin anew: then `discover` looks at stopped ones."""
         return bool(self._stopped) and self._successors.again.keys() <= self._stopped.keys()
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         return {**self._stopped, **self._successors.held_back()}
 
     def counters(self) -> Mapping[str, int]:
@@ -212,7 +212,7 @@ class KafkaIngestion(Source):
             "RegistryAway": registry,
             "TransactionsUnreadable": [self._cuts.problem] if self._cuts.problem else [],
         }
-        reason, text = self._cuts.held()
+        reason, text = self._cuts.long_wait()
         found |= {reason: [text]} if reason else {}
         found["GapSkipped"] = gaps
         return "; ".join(f"{reason}: {'; '.join(whys[:3])}" for reason, whys in found.items() if whys)

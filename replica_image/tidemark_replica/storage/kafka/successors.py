@@ -194,7 +194,7 @@ class Successors:
         """The time of the binding with which the table began, if this process saw it."""
         return self._first_times.get(table.id)
 
-    def held(self) -> set[str]:
+    def unbound_tables(self) -> set[str]:
         """The tables that have not begun, and those of their dead letters."""
         return {each for name in self.again for each in (name, dead_letters(name))}
 

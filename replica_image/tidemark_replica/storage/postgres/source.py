@@ -157,13 +157,13 @@ class PostgresIngestion(Source):
             binding, [table for table in tables if time >= self._positions.begin_time(table.table.name)]
         )
 
-    def held(self) -> Collection[str]:
+    def unbound_tables(self) -> Collection[str]:
         return [name for name in self._tables if self._positions.pinned(name) is None]
 
     def first_time(self, table: IngestedTable) -> Time | None:
         return self._positions.begin_time(table.table.name)
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         return self._stopped
 
     def retries(self) -> bool:

@@ -85,7 +85,7 @@ class Generations:
                     found.append(((table, shard), base))
         return found
 
-    def stopped(self) -> dict[str, str]:
+    def stop_reasons(self) -> dict[str, str]:
         """The reason why tables cannot begin, by their names: there is no table before them that has."""
         can_begin = {table.table.name for (table, _), _ in self.to_begin()}
         return {

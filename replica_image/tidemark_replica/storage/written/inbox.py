@@ -105,10 +105,10 @@ class WriteInbox:
         self._end([(pending, refusal)])
 
     def bind(self, pending: PendingWrite, answer: WriteAnswer) -> None:
-        """The binding that has the call is minted. It is answered with the next `appended`."""
+        """The binding that has the call is minted. It is answered with the next `confirm_appends`."""
         self._bound.append((pending, answer))
 
-    def appended(self) -> None:
+    def confirm_appends(self) -> None:
         """Answers the bound calls: their rows are in the tables."""
         bound, self._bound = self._bound, []
         self._end(bound)

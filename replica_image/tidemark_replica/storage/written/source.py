@@ -68,7 +68,7 @@ class WrittenIngestion(Source):
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._bindings.resume(bound)
         self._tables = Generations(shards.tables, self._bindings.positions)
-        self._stopped = self._tables.stopped()
+        self._stopped = self._tables.stop_reasons()
         self._keys = WrittenKeys(self._bindings.positions)
         self._inbox.restart()
 
@@ -97,8 +97,8 @@ class WrittenIngestion(Source):
                 self._counts["written_rows"] += written.rows
             self._inbox.bind(pending, WriteAnswer(Time(written.time), written.rows, repeated))
 
-    def appended(self) -> None:
-        self._inbox.appended()
+    def confirm_appends(self) -> None:
+        self._inbox.confirm_appends()
 
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
@@ -109,10 +109,10 @@ class WrittenIngestion(Source):
     def first_time(self, table: IngestedTable) -> Time | None:
         return self._tables.begun_at(table) or None
 
-    def held(self) -> Collection[str]:
+    def unbound_tables(self) -> Collection[str]:
         return self._tables.not_begun()
 
-    def stopped(self) -> Mapping[str, str]:
+    def stop_reasons(self) -> Mapping[str, str]:
         return self._stopped
 
     def retries(self) -> bool:

@@ -189,7 +189,7 @@ class TransactionCuts:
         self.log.close()
         self.passing, self.lost, self._seen, self._hold, self.problem = {}, {}, {}, None, ""
 
-    def held(self) -> tuple[str, str]:
+    def long_wait(self) -> tuple[str, str]:
         """The reason and the text of what the tables wait for, if they do so for long; else both empty."""
         if self._hold is None or monotonic() - self._hold.since < WARN_SECONDS:
             return "", ""
