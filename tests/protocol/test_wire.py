@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -112,6 +115,28 @@ def test_every_command_and_response_has_a_sample() -> None:
     """Every message type has a sample above."""
     assert {type(m) for m in COMMANDS} == set(c.ComputeCommand.__args__) | set(c.StorageCommand.__args__)
     assert {type(m) for m in RESPONSES} == set(r.ComputeResponse.__args__) | set(r.StorageResponse.__args__)
+
+
+def messages_of(cls: Any, message: Any) -> Iterator[tuple[Any, Any]]:
+    """The dataclasses that travel field by field, with the descriptors of their messages."""
+    if cls in protobuf._OWN_FORMS:
+        return
+    yield cls, message
+    hints = get_type_hints(cls)
+    for field in message.fields:
+        inside = [hint for hint in (hints.get(field.name), *get_args(hints.get(field.name))) if is_dataclass(hint)]
+        if field.message_type is not None and inside:
+            yield from messages_of(inside[0], field.message_type)
+
+
+def test_no_field_of_a_dataclass_is_lost() -> None:
+    """A field that the message has under no name, or under another one, would be left out without an error."""
+    roots = [*protobuf._COMMANDS.items(), *protobuf._RESPONSES.items()]
+    pairs = [pair for cls, field in roots for pair in messages_of(cls, field.message_type)]
+    pairs += messages_of(r.Description, pb.DescribeResponse.DESCRIPTOR)
+    lost = {(cls, f.name) for cls, message in pairs for f in fields(cls) if f.name not in message.fields_by_name}
+    assert lost == {(r.Description, "plan_features"), (Column, "nullable")}
+    assert {r.SourceFile, r.TableReport, r.DescribedShard, c.FileRequest, Epoch} <= {cls for cls, _ in pairs}
 
 
 def test_many_messages_share_a_frame_and_keep_their_order() -> None:

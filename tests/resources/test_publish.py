@@ -78,6 +78,17 @@ def test_older_replicas_are_not_sent_partition_columns_whose_texts_they_do_not_k
     assert required_features(known) == {"publishPartitions"} | ({"publishExactPartitions"} if exact else set())
 
 
+def test_an_iceberg_table_has_no_two_partition_columns_of_one_decimal_type() -> None:
+    """Avro would define the name of their type twice, which readers refuse."""
+    columns = [Column(n, SqlType.parse(t)) for n, t in {"a": "decimal(9,2)", "b": "decimal(9,2)", "n": "int"}.items()]
+    other = [columns[0], Column("b", SqlType.parse("decimal(9,3)")), columns[2]]
+    publish = published({"partitionBy": ["a", "b"]}).publishes["flow"]
+    assert publish.refusal(columns) == ""
+    mirrored = replace(publish, iceberg="sales.revenue")
+    assert "two columns of the same DECIMAL type" in mirrored.refusal(columns)
+    assert mirrored.refusal(other) == ""
+
+
 def test_partitions_of_an_iceberg_table_are_another_plan_than_each_alone() -> None:
     """A replica that knows each of them would name files that lack columns, without their values."""
     columns = Column("n", BIGINT), Column("day", DATE)

@@ -18,7 +18,7 @@ from tidemark_operator.gateway.admission import planner_admission
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.limits import GatewayLimits, planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
-from tidemark_operator.gateway.auth.access import Access, FullAccess
+from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.explanations.draft_plan import PlanAsker
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.query.query import QueryRequest, prepare
@@ -172,9 +172,7 @@ def test_a_caller_that_leaves_has_one_turn_at_a_time() -> None:
             return plan
 
         shared = PlannerAdmission(planner_queue(), lambda: 0.0)
-        asks = [
-            asyncio.create_task(shared.plan(FullAccess(), "ns", text, planned(text))) for text in ("a1", "a2", "a3")
-        ]
+        asks = [asyncio.create_task(shared.plan("anne", "ns", text, planned(text))) for text in ("a1", "a2", "a3")]
         await settled()
         for task in asks[:2]:
             task.cancel()
@@ -207,14 +205,14 @@ def test_crash_a_planner_that_fails_at_an_abandoned_request_fails_no_other(
             raise PlannerUnavailable("away")
 
         shared = PlannerAdmission(FairQueue("statements", 1, "wait", waiting=8))
-        asked = asyncio.create_task(shared.plan(FullAccess(), "ns", "a1", planned))
+        asked = asyncio.create_task(shared.plan("anne", "ns", "a1", planned))
         await settled()
         asked.cancel()
         gone.set()
         await settled()
         assert not shared._running
         with pytest.raises(PlannerUnavailable):
-            await shared.plan(FullAccess(), "ns", "a2", planned)
+            await shared.plan("anne", "ns", "a2", planned)
 
     asyncio.run(story())
     gc.collect()

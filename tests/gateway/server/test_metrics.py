@@ -22,8 +22,11 @@ from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.instance_counters import SECONDS
 from tidemark_operator.fleet.running_instance import InstanceListener
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.ids import Time
+from tidemark_protocol.messages.commands import IndexTarget, InstanceConfig, Peek
+from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import Frontiers
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
 
 # between 256 and 512, and still there when it is told a while later
 BEHIND_SECONDS = 300
@@ -97,7 +100,21 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 
 def test_peeks_are_counted_by_outcome() -> None:
-    """Rows, and an asker who gave up."""
+    """Rows, an error, and an asker who gave up."""
     (instance,) = fleet().all()
-    assert instance.counts.peeks.results == {"rows": 1, "canceled": 1}
     assert [at for at, count in enumerate(instance.counts.peeks.buckets) if count] == [1, len(SECONDS)]
+    index, _ = dataflow("d").export_ids
+    upper = instance.core.dataflows.collections_of("ns/d")[0].write
+    assert upper is not None
+    assert upper.time is not None
+
+    async def ask(uuid: str, time: int) -> None:
+        peek = Peek(uuid, IndexTarget(index), Time(time), MapFilterProject(()), Finishing(), ())
+        asking = asyncio.create_task(instance.answers.peek(peek))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    asyncio.run(ask("given up", upper.time - 1))
+    asyncio.run(ask("too old", 0))
+    assert instance.counts.peeks.results == {"rows": 1, "canceled": 2, "error": 1}

@@ -163,6 +163,19 @@ def test_where_none_can_be_read_the_time_is_bounded(monkeypatch: pytest.MonkeyPa
     assert len(run(lambda: find_readable(source_of(64), cast(Any, None), replica)).found) == 64
 
 
+def test_tables_that_can_be_read_again_are_asked_for_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an outage, in which all tables were unreadable, each look asks for some, and all are found in the end."""
+    replica: Any = Asked(monkeypatch, 1)
+    apart = frozenset(table.name for table in source_of(64).tables)
+    while apart:
+        begin, before = replica.now, apart
+        found = run(partial(find_readable, source_of(64), cast(Any, None), replica, before))
+        apart = found.unreadable
+        assert replica.now - begin <= READ_SECONDS
+        assert found.error == ""
+        assert apart < before
+
+
 def test_each_look_finds_more_tables_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the questions are: in the end the readable ones need one question."""
     replica: Any = Asked(monkeypatch, 1, *(f"t{n:02}" for n in range(8)))

@@ -29,6 +29,7 @@ from tidemark_operator.gateway.definitions.table_definition import table_names
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key, is_deleted
 from tidemark_operator.kube.client import DATA_SOURCES, Body
+from tidemark_operator.planning.planner_fault import PLANNERS_FAULT
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.conditions.diagnostics import reason
 from tidemark_protocol.frontier import Frontier
@@ -46,7 +47,7 @@ _LASTING_EDITS = ("ColumnsNotAdded", "TableNameUsed", "TooManyTables", "PlanTooL
 """The reason why tables are not edited, until somebody changes something."""
 _SERVES = ("UpToDate", "Finished")
 _SQLSTATES = {
-    **{reason(code): sqlstate for code, sqlstate in SQLSTATES.items()},
+    **{reason(code): sqlstate for code, sqlstate in SQLSTATES.items() if code not in PLANNERS_FAULT},  # tried again
     "PlanTooLarge": "54000",
     "WaitingForInputs": "42P01",
     "Cycle": "42P17",

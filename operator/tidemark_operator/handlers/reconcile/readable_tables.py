@@ -44,7 +44,7 @@ async def find_readable(
     """The tables that can be read. `apart`: the names of tables that could not be read before. `refused`: why the
     tables cannot be read together, where that is known. Half the time is for large groups, the rest for small ones, so
     that each look finds some that cannot be read. Where the time is over, an error stands for the tables that were not
-    asked for. Raises Waiting."""
+    asked for. Tables of `apart` that there was no time for are asked the next time. Raises Waiting."""
     mixed: list[Any] = sample(source.tables, len(source.tables))
     together = [table for table in source.tables if table.name not in apart]
     if refused:
@@ -59,8 +59,8 @@ async def find_readable(
         else:
             group = min(groups, key=lambda each: (each[0].name in apart, len(each)))
         groups.remove(group)
-        if error and monotonic() >= end:
-            errors.append(error)
+        if (error or group is not together) and monotonic() >= end:
+            errors += [error] if error else []
             unreadable |= {table.name for each in (group, *groups) for table in each}.intersection(apart)
             break
         answer = await running.inspect(with_tables(source, group), pinned)

@@ -79,6 +79,12 @@ class PublishSpec:
             if not can_partition(types[name]):
                 allowed = ", ".join(("decimal", *map(str, (*PARTITION_TYPES, *PARTITION_TIMES))))
                 return f"partitionBy names {name} of type {types[name]}: a partition column is one of {allowed}"
+        decimals = [types[name] for name in self.partition_by if types[name].is_decimal]
+        if self.iceberg and len(set(decimals)) < len(decimals):
+            return (
+                "partitionBy names two columns of the same DECIMAL type, which the manifests of an Iceberg table cannot "
+                "have: cast one to another precision in the SQL, or take iceberg out of publish"
+            )
         if self.partition_by and len(self.partition_by) == len(types):
             return "partitionBy names all columns of the view: a file needs one that is not among them"
         return ""

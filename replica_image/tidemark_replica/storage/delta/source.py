@@ -225,10 +225,13 @@ class DeltaIngestion(Source):
             return None
 
     def warning(self) -> str:
-        return "; ".join(
+        texts = [
             f"{why}; the newest version is copied{', after a pause' if self._pauses.seconds_left(name) else ''}"
             for name, why in self._gaps.items()
-        )
+        ]
+        first = self._tables.keys() - self._bound.keys() - self._stopped.keys() - self._gaps.keys()
+        texts += [f"table {n}: it is copied again after a pause" for n in sorted(first) if self._pauses.seconds_left(n)]
+        return "; ".join(texts)
 
     def activity(self) -> str:
         reading = self._reading

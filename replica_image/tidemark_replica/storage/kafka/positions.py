@@ -59,7 +59,7 @@ class Position:
         self, offsets: Mapping[int, int], first: Mapping[int, int], records: int, **others: Mapping[int, Any]
     ) -> Position:
         """The position behind so many further records. `first`: where partitions begin that were not begun. `others`:
-        `event_places` and `epochs`."""
+        `event_places`, `epochs` and `history`."""
         begins = {**self.begins, **{p: first[p] for p in offsets if p not in self.offsets}}
         known = None if self.records is None else self.records + records
         return replace(self, offsets=dict(offsets), begins=begins, records=known, **others)  # type: ignore[arg-type]

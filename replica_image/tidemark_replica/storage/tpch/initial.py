@@ -99,8 +99,9 @@ class InitialData:
         first, last = self._keys_of(positions)
         there = self._ahead
         if there is None or not (there.start <= positions.start and positions.stop <= there.stop):
-            self._ahead = range(positions.start, max(positions.stop, positions.start + ORDERS_AHEAD))
-            self._orders, self._lines = (self._among(*of, *self._keys_of(self._ahead)) for of in _KEYS)
+            ahead = range(positions.start, max(positions.stop, positions.start + ORDERS_AHEAD))
+            self._orders, self._lines = (self._among(*of, *self._keys_of(ahead)) for of in _KEYS)
+            self._ahead = ahead
         return _rows_between(self._orders, first, last), _rows_between(self._lines, first, last)
 
     def _keys_of(self, positions: range) -> tuple[int, int]:

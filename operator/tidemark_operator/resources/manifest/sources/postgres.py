@@ -11,7 +11,7 @@ from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 
 def parse_postgres(fields: Fields) -> PostgresSource:
     """The source of `spec.postgres`. Raises ResourceError, also where two entries name one table of the database, or
-    none does and not all tables are wanted."""
+    tables and exceptTables do. The schema says that there are tables, or all are wanted."""
     source = PostgresSource(
         host=fields.text("host"),
         port=fields.integer("port", 5432),
