@@ -13,7 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue.facts import CatalogueRelation
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.gateway_errors import GATEWAY_SILENT, call_errors, wire_error
+from tidemark_pgwire.gateway_errors import GATEWAY_SILENT, call_errors, moved, silent, wire_error
 from tidemark_pgwire.query_reading import CallReading, QueryReading, StreamReading
 from tidemark_pgwire.query_stream import QUERY_BYTES, SharedStream
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -41,6 +41,8 @@ PERHAPS_STORED = "The change may be stored or not: look at it, then run the stat
 _KINDS = {"table": "table", "materializedView": "materialized view", "index": "view"}
 STREAM_SECONDS, NO_STREAM_SECONDS = 1.0, 60.0
 """The time between the beginnings of two streams; and after one that an earlier gateway does not know."""
+REPLACED_SECONDS = 3600.0
+"""The time for which a channel that was replaced is kept for the calls that are on it."""
 WRITE_SECONDS = 60.0
 """The time for which a call that writes rows is made again: a replica that restarts takes some seconds more than a
 leader."""
@@ -67,8 +69,20 @@ class Channel:
     def __init__(self, at: Gateway) -> None:
         self.at, self._channel = at, async_channel(at)
         self.stub = GatewayStub(self._channel)  # type: ignore[no-untyped-call]
+        self._calls, self._replaced = 0, False
         self._stream: SharedStream | None = None
         self._stream_after = 0.0
+        self._closing: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def used(self) -> Iterator[GatewayStub]:
+        """Calls of the block are on this channel, also where it is replaced meanwhile."""
+        self._calls += 1
+        try:
+            yield self.stub
+        finally:
+            self._calls -= 1
+            self._close_unused()
 
     def stream(self, token: str) -> SharedStream | None:
         """The stream of queries, which the caller of the first one opens; None: none can be opened now."""
@@ -84,10 +98,33 @@ class Channel:
         self._stream = SharedStream(self.stub.Queries(**_call(token)))
         return self._stream
 
+    def replace(self) -> None:
+        """Close once the last call has ended, at the latest after REPLACED_SECONDS."""
+        self._replaced = True
+        self._close_unused()
+        if self._closing is None:
+            asyncio.get_running_loop().call_later(REPLACED_SECONDS, self._close)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether calls on it were ended."""
+        return self._closing is not None
+
+    def stream_error(self) -> WireError:
+        """The error of a query whose stream ended."""
+        return moved() if self.is_closed else silent()
+
     async def close(self) -> None:
         if self._stream is not None:
             await self._stream.close()
         await self._channel.close()
+
+    def _close_unused(self) -> None:
+        if self._replaced and not self._calls:
+            self._close()
+
+    def _close(self) -> None:
+        self._closing = self._closing or asyncio.ensure_future(self.close())
 
 
 class GatewayLink:
@@ -143,8 +180,8 @@ class GatewayLink:
         try:
             while True:
                 try:
-                    channel = await self._connected()
-                    return await channel.stub.Insert(sending.messages(), **_call(token))
+                    with (await self._connected()).used() as stub:
+                        return await stub.Insert(sending.messages(), **_call(token))
                 except grpc.aio.AioRpcError as failed:
                     code, error = failed.code(), wire_error(failed)
                 except WireError as missing:  # the gateway cannot be found, so this call was not made
@@ -197,7 +234,7 @@ class GatewayLink:
         channel = await self._connected()
         if request.ByteSize() > QUERY_BYTES or (stream := channel.stream(token)) is None:
             return None
-        reading = StreamReading(stream.ask(token, request), request.sql)
+        reading = StreamReading(stream.ask(token, request), channel.used(), channel.stream_error, request.sql)
         try:
             if await reading.begin():
                 return reading
@@ -205,6 +242,8 @@ class GatewayLink:
             await reading.close()
             raise
         await reading.close()
+        if channel.is_closed:
+            raise moved()
         return None
 
     async def renew_lease(self, token: str, request: pb.LeaseRequest) -> tuple[str, ...]:
@@ -248,9 +287,9 @@ class GatewayLink:
     async def _streaming(self, start: Callable[[GatewayStub], Any], sql: str) -> AsyncIterator[tuple[Any, Any]]:
         with ExitStack() as calls:
 
-            async def begin(stub: GatewayStub) -> tuple[Any, Any]:
+            async def begin(channel: Channel) -> tuple[Any, Any]:
                 with ExitStack() as held:
-                    call = start(stub)
+                    call = start(held.enter_context(channel.used()))
                     held.callback(call.cancel)
                     first = await call.read()
                     if first is grpc.aio.EOF or first.WhichOneof("part") != "header":
@@ -259,7 +298,7 @@ class GatewayLink:
                     calls.push(held.pop_all())
                 return first, call
 
-            begun = await self._ask(begin, sql)
+            begun = await self._begin(begin, sql)
             with call_errors(sql):
                 yield begun
 
@@ -275,19 +314,24 @@ class GatewayLink:
 
     async def _ask(self, ask: Callable[[GatewayStub], Awaitable[T]], sql: str = "") -> T:
         """The gateway's answer to one call, on whichever channel it begins. `sql`: the text that errors point into."""
+
+        async def begin(channel: Channel) -> T:
+            with channel.used() as stub:
+                return await ask(stub)
+
+        return await self._begin(begin, sql)
+
+    async def _begin(self, begin: Callable[[Channel], Awaitable[T]], sql: str) -> T:
         with call_errors(sql):
             for delay in RETRY_SECONDS:
                 try:
-                    return await ask((await self._connected()).stub)
+                    return await begin(await self._connected())
                 except grpc.aio.AioRpcError as failed:
                     if failed.code() is not grpc.StatusCode.UNAVAILABLE:
                         raise
-                except asyncio.CancelledError:
-                    if is_canceled():
-                        raise
                 await asyncio.sleep(delay)
                 await self._find_again()
-            return await ask((await self._connected()).stub)
+            return await begin(await self._connected())
         raise AssertionError
 
     async def _connected(self) -> Channel:
@@ -303,14 +347,14 @@ class GatewayLink:
             return self._channel
 
     async def _find_again(self) -> None:
-        """An operator on this machine has another port after each start. Calls on the channel to the old one end."""
+        """An operator on this machine has another port after each start."""
         try:
             found = await asyncio.to_thread(self._find)
         except Error:
             return
         if self._channel is not None and found != self._channel.at:
             before, self._channel = self._channel, None
-            await before.close()
+            before.replace()
 
 
 def _unknown(why: str) -> WireError:

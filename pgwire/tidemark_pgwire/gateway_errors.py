@@ -67,7 +67,7 @@ def silent() -> WireError:
 
 def moved() -> WireError:
     """The channel of a call was closed."""
-    hint = "Its address changed, and the call was on the old one: ask again."
+    hint = "Its address changed, and the call was on the old one for too long: ask again."
     return WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint=hint)
 
 

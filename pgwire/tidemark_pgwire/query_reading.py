@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Any
 
 import grpc
 
-from tidemark_pgwire.gateway_errors import CODES, call_errors, refusal, silent
+from tidemark_pgwire.errors import WireError
+from tidemark_pgwire.gateway_errors import CODES, call_errors, refusal
 from tidemark_pgwire.query_stream import StreamedQuery, StreamLost
 
 _UNAVAILABLE = grpc.StatusCode.UNAVAILABLE.value[0]
@@ -34,13 +35,17 @@ class CallReading:
 
 
 class StreamReading:
-    """An answer of the stream of a channel. `sql`: the statement, for positions."""
+    """An answer of the stream of a channel. `held`: entered until it is closed; `lost`: the error where the stream
+    ends; `sql`: the statement, for positions."""
 
     header: Any = None
     first, is_whole = b"", False
 
-    def __init__(self, query: StreamedQuery, sql: str) -> None:
-        self._query, self._sql = query, sql
+    def __init__(
+        self, query: StreamedQuery, held: AbstractContextManager[Any], lost: Callable[[], WireError], sql: str
+    ) -> None:
+        self._query, self._held, self._lost, self._sql = query, held, lost, sql
+        held.__enter__()
 
     async def begin(self) -> bool:
         """Read the first piece; whether there is one: the stream may have ended. Raises WireError."""
@@ -60,13 +65,14 @@ class StreamReading:
             try:
                 piece = await self._query.next_piece()
             except StreamLost:
-                raise silent() from None
+                raise self._lost() from None
             self._check(piece)
             whole = piece.last
             yield piece.arrow
 
     async def close(self) -> None:
         self._query.close()
+        self._held.__exit__(None, None, None)
 
     def _check(self, piece: Any) -> None:
         if piece.HasField("failure"):

@@ -29,6 +29,7 @@ from tests.pgwire.frames import Frames, secured
 from tests.pgwire.served import LISTS, MAY_READ, TOKEN, Rows, Served, served
 from tests.waiting import BOUND, until
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_pgwire import gateway
 from tidemark_pgwire.messages.wire import WRITE_AHEAD_BYTES
 from tidemark_pgwire.session.session import SessionLimits
 from tidemark_protocol.frontier import Frontier
@@ -179,23 +180,39 @@ def test_subscribe_has_no_limit_of_time(tmp_path: Path, ask: Callable[[psycopg.C
         teller.join()
 
 
-def test_calls_where_the_gateway_has_another_address(tmp_path: Path) -> None:
-    """A query is asked there; a subscribe, which has rows already, is not canceled and not late: it can be asked
-    again."""
-    with served(tmp_path) as server, ThreadPoolExecutor(2) as threads:
+def test_a_query_goes_on_where_the_gateway_has_another_address(tmp_path: Path) -> None:
+    """Its channel is closed once it has ended, whatever its time."""
+    with served(tmp_path) as server, server.connect() as connection, ThreadPoolExecutor(1) as threads:
         server.answers.held = held = server.loop.call(asyncio.Event)
+        asking = threads.submit(connection.execute, "SELECT a FROM s.a")
+        until(lambda: server.answers.read)
+        before, server.address = server.link._channel, replace(server.address, token="another")
+        server.loop.run(server.link._find_again())
+        assert server.loop.run(server.link.user(TOKEN)) == "anne"
+        assert before is not None
+        assert (before._closing, before._calls) == (None, 1)
+        server.loop.call(held.set)
+        assert asking.result(BOUND).fetchall() == [(1,), (2,), (3,)]
+        until(lambda: before._closing is not None and before._closing.done())
+
+
+def test_a_channel_that_was_replaced_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements on it are neither canceled nor late: they can be asked again."""
+    monkeypatch.setattr(gateway, "REPLACED_SECONDS", 0.1)
+    with served(tmp_path) as server, ThreadPoolExecutor(2) as threads:
+        server.answers.held = server.loop.call(asyncio.Event)
         with server.connect() as first, server.connect() as second:
-            asking = threads.submit(first.execute, "SELECT a FROM s.a")
-            following = threads.submit(second.execute, "SUBSCRIBE s.a AS OF 300")
+            asking = [
+                threads.submit(first.execute, "SELECT a FROM s.a"),
+                threads.submit(second.execute, "SUBSCRIBE s.a AS OF 300"),
+            ]
             until(lambda: server.answers.read and server.running.clients.subscribes == 1)
             server.address = replace(server.address, token="another")
             server.loop.run(server.link._find_again())
-            assert server.loop.run(server.link.user(TOKEN)) == "anne"
-            with pytest.raises(psycopg.errors.CannotConnectNow) as failed:
-                following.result(BOUND)
-            assert "address changed" in str(failed.value.diag.message_hint)
-            server.loop.call(held.set)
-            assert asking.result(BOUND).fetchall() == [(1,), (2,), (3,)]
+            for each in asking:
+                with pytest.raises(psycopg.errors.CannotConnectNow) as failed:
+                    each.result(BOUND)
+                assert "address changed" in str(failed.value.diag.message_hint)
 
 
 def test_a_client_that_goes_ends_its_statement(tmp_path: Path) -> None:
