@@ -97,6 +97,10 @@ INSTANCES = [
         ),
         "publish.iceberg.uri: .* must be https",
     ),
+    *(
+        (bent("ComputeInstance", {"publish": {"iceberg": {"uri": uri}}}), "publish.iceberg.uri: .* should match")
+        for uri in ("ftp://c", "https://user:word@c", "https://c?token=x")
+    ),
     (manifest("ComputeInstance", name="a.b"), "metadata.name: .* must be a DNS label"),
 ]
 SOURCES = [
@@ -257,6 +261,13 @@ SOURCES = [
     (files(columns=[{"name": "a"}]), r"columns\[0\].type: Required value"),
 ]
 INDEX_OF_A = {"name": "e", "index": {"from": "a"}}
+
+
+def followed_by(table: str) -> dict[str, Any]:
+    """A materialized view that an Iceberg table of this name follows."""
+    return {"publish": {"iceberg": {"table": table}}}
+
+
 VIEW_OF_A = {"name": "v", "materializedView": {"from": "a"}}
 TIME = "2026-01-01T00:00:00Z"
 
@@ -276,6 +287,10 @@ FLOWS = [
     (kafka_sink(format="avro", registry={"url": "http://u@r"}), "registry.url: "),
     (kafka_sink(format="protobuf"), "format: "),
     (bent("Dataflow", {"index": ABSENT}), "spec: .* exactly one of index, materializedView and"),
+    *(
+        (bent("Dataflow", {"index": ABSENT, "materializedView": followed_by(table)}), "iceberg.table: .* should match")
+        for table in ("spent", "sales.", ".spent", "sales..spent", "sales.sp ent", "sales/spent", "-a.b")
+    ),
     (bent("Dataflow", {"materializedView": {}}), "spec: .* exactly one of index, materializedView and"),
     (bent("Dataflow", {"sql": ABSENT}), "spec: .* exactly one form"),
     (bent("Dataflow", {"sql": ""}), "spec.sql: "),

@@ -56,8 +56,11 @@ def test_a_refused_query_has_its_reason_and_no_effect(system: System) -> None:
     }.items():
         done = system.tidemark("query", sql, "-n", system.namespace)
         assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+    count = ("query", "SELECT count(*) FROM tpch.orders")
+    old = (*count, "-n", system.namespace, "--as-of", "1")
+    wait_for("the table's first times to go", lambda: system.tidemark(*old).returncode == 1, system.log)
     for command in (
-        ("query", "SELECT count(*) FROM tpch.orders"),
+        count,
         ("subscribe", "tpch.orders"),
         ("copy", "tpch.orders", "--to", "past", "--format", "csv"),
     ):

@@ -82,7 +82,7 @@ class PublishSpec:
         decimals = [types[name] for name in self.partition_by if types[name].is_decimal]
         if self.iceberg and len(set(decimals)) < len(decimals):
             return (
-                "partitionBy names two columns of the same DECIMAL type, which the manifests of an Iceberg table cannot "
+                "partitionBy names two columns of the same DECIMAL type, which manifests of an Iceberg table cannot "
                 "have: cast one to another precision in the SQL, or take iceberg out of publish"
             )
         if self.partition_by and len(self.partition_by) == len(types):
