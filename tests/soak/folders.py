@@ -56,7 +56,7 @@ def shard_measures(shard: Path) -> dict[str, float]:
 
 def arrangements(operator_state: Path) -> dict[str, Size]:
     """Every arrangement of every replica, by its name."""
-    folders = operator_state.glob("replicas/*/scratch/*/arrangements/incarnation-*/*")
+    folders = operator_state.glob("replicas/*/scratch/*/arrangements/*")
     return {folder.name: size_of(folder) for folder in folders if folder.is_dir()}
 
 

@@ -40,6 +40,7 @@ from tidemark_persist import (
 from tidemark_persist.log import delta_log
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import parse_entry
+from tidemark_persist.log.state import TableState
 
 Row = tuple[Any, ...]
 
@@ -210,9 +211,17 @@ def test_a_handle_that_follows_accepts_the_contents_and_tells_by_name(
 
 
 def test_a_checkpoint_far_ahead_may_have_a_foreign_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handle that is far behind reads what the table then has, in another epoch; it refuses rows after the upper, and
-    vectors of deleted rows, as one does that opens the table."""
+    """A handle that is far behind reads what the table then has, in another epoch; it refuses rows after the upper, as
+    one does that opens the table."""
     monkeypatch.setattr(delta_log, "FAR_BEHIND", 16)
+    read_checkpoint, used = delta_log.read_checkpoint, list[bool]()
+
+    def noted(*of: Any) -> TableState | None:
+        found = read_checkpoint(*of)
+        used.append(found is not None)
+        return found
+
+    monkeypatch.setattr(delta_log, "read_checkpoint", noted)
     writer = opened(tmp_path / "s")
     append(writer, ("a", 1), ("b", 2))
     handles = [open_shard(writer.location) for _ in range(2)]
@@ -220,13 +229,16 @@ def test_a_checkpoint_far_ahead_may_have_a_foreign_change(tmp_path: Path, monkey
     _go_far_ahead(writer)
     insert(tmp_path / "s")
     _go_far_ahead(writer)
+    DeltaTable(writer.location).create_checkpoint()
 
     assert read(handles[0]) == in_the_table(tmp_path / "s")
     assert handles[0].epoch != epoch
+    assert used == [True]
     insert(tmp_path / "s", time=1_000_000)
     DeltaTable(writer.location).create_checkpoint()
     with pytest.raises(ShardMismatch, match="not before the upper"):
         handles[1].refresh()
+    assert used == [True, False]
 
 
 def _go_far_ahead(shard: Shard) -> None:

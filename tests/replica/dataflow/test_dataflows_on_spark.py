@@ -254,4 +254,4 @@ def dataflow_folders(replica: ReplicaProcess) -> list[Path]:
 
 
 def arrangement_files(replica: ReplicaProcess) -> list[Path]:
-    return matching(replica.home / "scratch", "*/arrangements/*/*/*")
+    return matching(replica.home / "scratch", "*/arrangements/*/*")
