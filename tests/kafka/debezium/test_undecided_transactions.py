@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message
 
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column
@@ -17,7 +17,7 @@ from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
 from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions, LastEvent
 from tidemark_replica.storage.kafka.transactions.log import PendingTransaction
 from tidemark_replica.storage.kafka.transactions.metadata import TransactionMark
-from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, Fate
+from tidemark_replica.storage.kafka.transactions.read_ahead import EventRun, Fate, ReadAhead
 from tidemark_replica.storage.kafka.transactions.undecided import Positions, TablePositions, UndecidedBound
 
 
@@ -148,6 +148,18 @@ def test_an_event_that_was_refused_is_told_from_the_only_one_of_its_position() -
     first, again, late = Arrival.FIRST, Arrival.AGAIN, Arrival.LATE
     behind = ("7", 1, 20, b"a"), ("7", 3, 30, b"c")
     assert arrivals(*behind, ("7", 1, 20, b"b"), ("7", 2, 30, b"c")) == [first, first, late, again]
+
+
+@pytest.mark.parametrize("frame", [0, 5])
+def test_a_key_that_is_written_with_another_schema_is_the_same_key(frame: int) -> None:
+    """A registry that was filled again gives the key's schema another id. Without frames these are other keys."""
+    positions = (10, 20, 30) * 2
+    marks = [TransactionMark("7", position, order, 0, "s.t") for order, position in enumerate(positions, 1)]
+    ahead = ReadAhead("p.s.t", "p", 1 << 20, 100, lambda *_: (), lambda _: marks, frame)
+    keys = [(1 + n // 3).to_bytes(5, "big") + b"row %d" % (n % 3) for n in range(6)]
+    records = [Message("p.s.t", 0, n, key=key, value=b"{}") for n, key in enumerate(keys)]
+    ahead.add(records, 0)
+    assert len(ahead.late({0: 6}, lambda run: run.late is not None)) == (0 if frame else 1)
 
 
 def test_rows_of_one_copy_that_bindings_have_come_again_from_anywhere() -> None:

@@ -38,6 +38,7 @@ from tidemark_persist import (
     read_part,
 )
 from tidemark_persist.log import delta_log
+from tidemark_persist.log.checkpoint import read_checkpoint
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import parse_entry
 from tidemark_persist.log.state import TableState
@@ -214,7 +215,7 @@ def test_a_checkpoint_far_ahead_may_have_a_foreign_change(tmp_path: Path, monkey
     """A handle that is far behind reads what the table then has, in another epoch; it refuses rows after the upper, as
     one does that opens the table."""
     monkeypatch.setattr(delta_log, "FAR_BEHIND", 16)
-    read_checkpoint, used = delta_log.read_checkpoint, list[bool]()
+    used = list[bool]()
 
     def noted(*of: Any) -> TableState | None:
         found = read_checkpoint(*of)

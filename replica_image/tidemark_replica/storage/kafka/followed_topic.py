@@ -37,7 +37,7 @@ from tidemark_replica.storage.kafka.transactions.avro_metadata import AvroMarks
 from tidemark_replica.storage.kafka.transactions.metadata import MarksOf, json_marks
 from tidemark_replica.storage.kafka.transactions.read_ahead import FateOf, FirstOf, RankOf, ReadAhead, Recall
 from tidemark_replica.storage.kafka.values.decoding import decoder_of, head_decoder_of, key_decoder_of, value_columns
-from tidemark_replica.storage.kafka.values.framing import TooManySchemas
+from tidemark_replica.storage.kafka.values.framing import FRAME_BYTES, TooManySchemas
 from tidemark_replica.storage.schema_registry import RegistryAway, SchemaRegistry
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -214,7 +214,8 @@ class FollowedTopic:
         reader = self._opened(bound)
         reader.records_max = self._records_max
         if self.ahead is None:
-            self.ahead = ReadAhead(self.table.topic, self._prefix, memory, runs, self.recall, self._marks_of)
+            frame = FRAME_BYTES if self.table.key_framed else 0
+            self.ahead = ReadAhead(self.table.topic, self._prefix, memory, runs, self.recall, self._marks_of, frame)
         ahead = self.ahead
         if ahead.is_full and not more:
             return

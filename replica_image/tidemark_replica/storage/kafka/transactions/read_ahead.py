@@ -100,12 +100,20 @@ they need not be known, None where they are not known."""
 
 class ReadAhead:
     """The records that the reader of a topic is ahead of the bindings. `prefix`: of the connector's topics;
-    `bytes_max`: of records in memory. `runs_max`: of all partitions. `marks_of`: reads their marks."""
+    `bytes_max`: of records in memory. `runs_max`: of all partitions. `marks_of`: reads their marks. `key_frame`: the
+    bytes before a key, which name its schema: one key may be written with several."""
 
     def __init__(
-        self, topic: str, prefix: str, bytes_max: int, runs_max: int, recall: Recall, marks_of: MarksOf = json_marks
+        self,
+        topic: str,
+        prefix: str,
+        bytes_max: int,
+        runs_max: int,
+        recall: Recall,
+        marks_of: MarksOf = json_marks,
+        key_frame: int = 0,
     ) -> None:
-        self._marks_of = marks_of
+        self._marks_of, self._key_frame = marks_of, key_frame
         self._topic, self._prefix, self._bytes_max, self._runs_max = topic, prefix, bytes_max, runs_max
         self._recall, self._positions = recall, 0
         self._records: list[Any] = []
@@ -260,7 +268,7 @@ class ReadAhead:
             if last is None or last.id:
                 runs.append(EventRun("", partition, offset))
             return
-        goes_on = self._goes_on(partition, mark, record.key())
+        goes_on = self._goes_on(partition, mark, self._key(record))
         if last is None or not last.id or not goes_on:
             last = EventRun(mark.id, partition, offset, mark.position, mark.commit_before)
             runs.append(last)
@@ -281,7 +289,7 @@ class ReadAhead:
 
     def _count(self, run: EventRun, events: EventPositions, mark: TransactionMark, record: Any, goes_on: bool) -> None:
         count, kept, offset = events.count, len(events), record.offset()
-        comes = events.add(mark.position, mark.order, goes_on, record.key())
+        comes = events.add(mark.position, mark.order, goes_on, self._key(record))
         if events.count > count:
             run.count += 1
             run.fresh = offset if run.fresh is None else run.fresh
@@ -293,6 +301,10 @@ class ReadAhead:
         if self._positions > POSITIONS_PER_RUN * self._runs_max:
             self._positions -= len(events)
             events.forget()
+
+    def _key(self, record: Any) -> bytes | None:
+        key: bytes | None = record.key()
+        return None if key is None else key[self._key_frame :]
 
     def _table_stopped(self, record: Any, why: str, reason: str = OTHER_ORIGIN) -> TableStopped:
         """The error of a record with which the table stops."""
