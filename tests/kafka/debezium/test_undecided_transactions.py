@@ -155,7 +155,7 @@ def test_a_key_that_is_written_with_another_schema_is_the_same_key(frame: int) -
     """A registry that was filled again gives the key's schema another id. Without frames these are other keys."""
     positions = (10, 20, 30) * 2
     marks = [TransactionMark("7", position, order, 0, "s.t") for order, position in enumerate(positions, 1)]
-    ahead = ReadAhead("p.s.t", "p", 1 << 20, 100, lambda *_: (), lambda _: marks, frame)
+    ahead = ReadAhead("p.s.t", "p.", 1 << 20, 100, lambda *_: (), lambda _: marks, frame)
     keys = [(1 + n // 3).to_bytes(5, "big") + b"row %d" % (n % 3) for n in range(6)]
     records = [Message("p.s.t", 0, n, key=key, value=b"{}") for n, key in enumerate(keys)]
     ahead.add(records, 0)
