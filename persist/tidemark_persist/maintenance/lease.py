@@ -11,6 +11,7 @@ import time
 import uuid
 from types import TracebackType
 
+from tidemark_persist.errors import StorageError
 from tidemark_persist.storage.storage import OWN_DIR, Storage
 
 LEASE_DIR = f"{OWN_DIR}/leases"
@@ -29,15 +30,22 @@ class Lease:
 
     def renew(self) -> None:
         """Extends the lease by its duration. A reader that needs longer calls this well before the end."""
-        self._renewed = time.time()
-        expires_ms = int((self._renewed + self._seconds) * 1000)
+        now = time.time()
+        expires_ms = int((now + self._seconds) * 1000)
         self._storage.write_json(self._path, {"version": self.version, "expires_ms": expires_ms})
+        self._renewed = now
 
     def keep(self) -> None:
         """Extends the lease where a third of its duration has passed. A reader that calls this again and again needs a
-        short lease alone, which soon ends where its process dies."""
-        if time.time() > self._renewed + self._seconds / 3:
-            self.renew()
+        short lease alone, which soon ends where its process dies. Raises StorageError where two thirds have passed, and
+        the store does not answer yet."""
+        passed = time.time() - self._renewed
+        if passed > self._seconds / 3:
+            try:
+                self.renew()
+            except StorageError:
+                if passed > self._seconds * 2 / 3:
+                    raise
 
     def release(self) -> None:
         """Releases the lease; may be called twice."""
