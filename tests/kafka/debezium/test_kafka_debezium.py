@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.topics import Run, consumed, new_topic, no_secret, produce, spec_of
+from tests.kafka.topics import Run, consumed, new_topic, produce, spec_of
 from tests.storage.ingestion_samples import errors, oks
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column, SqlType
-from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.by_key.debezium import UNAVAILABLE
-from tidemark_replica.storage.kafka.inspect import tables_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.broad]
 KEY = (Column("id", BIGINT),)
@@ -127,13 +125,6 @@ def test_a_truncated_table_stops(kafka: Broker, tmp_path: Path) -> None:
         assert run.source.stop_reasons()["t"] == text
     assert text == f"Truncated: table t: the table was truncated upstream: partition 0 of topic {topic} at offset 1"
     assert oks(tmp_path, "t") == [(1, "a", None, None)]
-
-
-def test_other_formats_are_refused() -> None:
-    text = {"key_format": "text", "key_columns": (Column("k", STRING),)}
-    for options in (text, {"key_columns": ()}, {"framed": True}):
-        with pytest.raises(SourceUnusable, match="envelope debezium needs"):
-            tables_of(spec_of(Broker(Path(), 9), changes("T", **options)), no_secret)
 
 
 @pytest.mark.parametrize("seed", range(2))
