@@ -17,11 +17,13 @@ MOST_PRICES = "SELECT category, auctions, round(price, 4) AS price FROM `categor
 
 
 def check_views(system: System, winning: str, after: int = 0) -> int:
-    """At a frontier beyond `after`, which it returns."""
+    """At a frontier beyond `after`, which it returns. The view of prices may reach it later."""
     upper: int = wait_for("the views to go on", lambda: _upper(system, after), system.log)
     tables = {f"nexmark.{name}": expanded(system.contents("nexmark", name, upper - 1)) for name in ("auction", "bid")}
     assert rows_of(expanded(system.contents("winning-bids", "winning-bids", upper - 1))) == by_duckdb(winning, tables)
     prices = f"SELECT category, count(*), round(avg(price), 4) FROM ({winning}) GROUP BY category ORDER BY category"
+    asked = ("query", MOST_PRICES, "-n", system.namespace, "--as-of", str(upper - 1))
+    wait_for("the prices of then", lambda: system.tidemark(*asked).returncode == 0, system.log)
     found = sorted(tuple(row.values()) for row in system.query(MOST_PRICES, as_of=upper - 1)["rows"])
     assert [(category, auctions, float(price)) for category, auctions, price in found] == [
         (int(category), int(auctions), float(price)) for category, auctions, price in by_duckdb(prices, tables)
