@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.refreshes.automatic_decisions import decided_by
 from tests.replica.tables import Table, persisted, small_table
 from tests.replica.worker_loop import Loop
-from tidemark_persist import open_shard
+from tidemark_persist import ShardNotFound, open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.responses import Status
@@ -55,7 +56,9 @@ class Replica:
 
     def reach(self, upper: int) -> None:
         def has() -> bool:
-            return Path(self.location).exists() and open_shard(self.location).state().upper >= upper
+            with suppress(ShardNotFound):  # its folder is there before its log
+                return open_shard(self.location).state().upper >= upper
+            return False
 
         self.loop.run_until(has, self.dataflows.maintain)
 
