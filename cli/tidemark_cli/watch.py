@@ -40,7 +40,7 @@ Call = Callable[[Any, Any], Message]
 @dataclass(frozen=True)
 class ListingFormat:
     """The form in which the messages of field `rows` of a reply are shown. `key`: the fields that tell a row from
-    others. `namespace`: the one whose rows are listed; empty: those of all, each with its own."""
+    others. `namespace`: the namespace whose rows are listed; empty: the rows of all, each with its namespace."""
 
     rows: str
     columns: Cells

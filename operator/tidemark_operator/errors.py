@@ -39,7 +39,7 @@ class OperatorError(Exception):
 
 class Waiting(OperatorError):
     """The object waits. `reason` (CamelCase) and the message become a condition; no fault is reported. `brief`: the
-    message for callers who may not get its ComputeInstance, where they are not to read all of it."""
+    message without fields of the ComputeInstance, for callers who may not get the ComputeInstance."""
 
     def __init__(self, reason: str, message: str, brief: str = "") -> None:
         super().__init__(message)

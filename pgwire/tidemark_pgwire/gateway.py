@@ -25,7 +25,7 @@ from tidemark.gateway.discovery import Gateway
 from tidemark_pgwire import errors
 from tidemark_pgwire.catalogue.facts import CatalogueRelation
 from tidemark_pgwire.errors import WireError
-from tidemark_pgwire.gateway_errors import GATEWAY_SILENT, call_errors, moved, silent, wire_error
+from tidemark_pgwire.gateway_errors import GATEWAY_SILENT, call_errors, channel_closed, gateway_unavailable, wire_error
 from tidemark_pgwire.query_reading import CallReading, QueryReading, StreamReading
 from tidemark_pgwire.query_stream import QUERY_BYTES, SharedStream
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -112,7 +112,7 @@ class Channel:
 
     def stream_error(self) -> WireError:
         """The error of a query whose stream ended."""
-        return moved() if self.is_closed else silent()
+        return channel_closed() if self.is_closed else gateway_unavailable()
 
     async def close(self) -> None:
         if self._stream is not None:
@@ -243,7 +243,7 @@ class GatewayLink:
             raise
         await reading.close()
         if channel.is_closed:
-            raise moved()
+            raise channel_closed()
         return None
 
     async def renew_lease(self, token: str, request: pb.LeaseRequest) -> tuple[str, ...]:

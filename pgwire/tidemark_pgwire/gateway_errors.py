@@ -40,7 +40,7 @@ class call_errors:
         if isinstance(error, grpc.aio.AioRpcError):
             raise wire_error(error, self._sql) from None
         if isinstance(error, asyncio.CancelledError) and not is_canceled():
-            raise moved() from None
+            raise channel_closed() from None
 
 
 def wire_error(failed: grpc.aio.AioRpcError, sql: str = "") -> WireError:
@@ -54,19 +54,19 @@ def refusal(code: grpc.StatusCode, text: str, sqlstate: str, position: str, sql:
     """A failure as PostgreSQL's clients read it. `sqlstate`, `position`: as the gateway says them; empty: it does
     not."""
     if code is grpc.StatusCode.UNAVAILABLE:
-        return silent()
+        return gateway_unavailable()
     if code is grpc.StatusCode.INTERNAL or code is grpc.StatusCode.UNKNOWN:
         return WireError(errors.INTERNAL_ERROR, "a defect of the gateway: the operator's log has it")
     return WireError(sqlstate or _SQLSTATES.get(code, errors.INTERNAL_ERROR), text, position=_position(sql, position))
 
 
-def silent() -> WireError:
-    """The gateway is away."""
+def gateway_unavailable() -> WireError:
+    """The error of a call that the gateway does not answer."""
     return WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint="Ask again in a moment.")
 
 
-def moved() -> WireError:
-    """The channel of a call was closed."""
+def channel_closed() -> WireError:
+    """The error of a call whose channel was closed."""
     hint = "Its address changed, and the call was on the old one for too long: ask again."
     return WireError(errors.CANNOT_CONNECT_NOW, GATEWAY_SILENT, hint=hint)
 

@@ -48,7 +48,7 @@ def main() -> int:
         logging.error("%s", error)
         return EXIT_USAGE
 
-    freeze_imports()  # a full collection walked them for 69 ms, and every answer waited for it
+    freeze_imports()  # a full collection walked the imported modules for 69 ms, and every answer waited for it
 
     def stop(signum: int, frame: FrameType | None) -> None:
         replica.stop()

@@ -27,7 +27,7 @@ from tidemark_operator.handlers.publish.status_documents import (
 )
 from tidemark_operator.handlers.revisions.revision_marks import document, pending_document
 from tidemark_operator.handlers.status.replica_statuses import process_document
-from tidemark_operator.handlers.status.statuses import _files
+from tidemark_operator.handlers.status.statuses import file_counters
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.kube.revisions import RevisionOwner, build_revision
 from tidemark_operator.orchestrator.interface import Exit, Observation, Phase
@@ -102,7 +102,7 @@ def attempts() -> Any:
 
 def source_status() -> Any:
     table = TableStatus("orders", "s1/a", "s3://bucket/s1", (), FRONTIER, FRONTIER)
-    status = data_source_status(Now({}, 3, 0), (), (table,), 7, "r1", _files(COUNTERS))
+    status = data_source_status(Now({}, 3, 0), (), (table,), 7, "r1", file_counters(COUNTERS))
     return {name: status[name] for name in ("files", "ingester", "writeFrontier", "tables")}
 
 

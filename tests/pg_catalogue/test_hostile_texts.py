@@ -55,6 +55,7 @@ from tidemark_pgwire.catalogue.sql import statement
 statement._is_deep = lambda text: False
 child.main()
 """
+HALF_REPLY = "import os, time; os.write(0, (100).to_bytes(4)); time.sleep(60)"
 
 
 def patterns() -> list[re.Pattern[str]]:
@@ -129,6 +130,20 @@ def test_a_process_that_cannot_be_started_is_an_error_of_its_statement(monkeypat
         with pytest.raises(CatalogueError, match="cannot be started") as refused:
             rows(Catalogue(session()), "SELECT 1")
         assert refused.value.sqlstate == "53000"
+    monkeypatch.undo()
+    for _ in range(children.CHILDREN + 1):
+        assert rows(Catalogue(session()), "SELECT 1") == [1]
+
+
+def test_a_reply_that_does_not_end_ends_its_statement_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process sends the length of a reply, and stops."""
+    monkeypatch.setattr(children, "_COMMAND", [sys.executable, "-P", "-c", HALF_REPLY])
+    monkeypatch.setattr(children, "QUESTIONS_MAX", 0)  # those of other tests are not asked
+    monkeypatch.setattr(children, "TIME_MAX_S", 1.0)
+    monkeypatch.setattr(children, "_START_S", 0.0)
+    with pytest.raises(CatalogueError, match="may take 1 s") as refused:
+        rows(Catalogue(session()), "SELECT 1")
+    assert refused.value.sqlstate == "57014"
     monkeypatch.undo()
     for _ in range(children.CHILDREN + 1):
         assert rows(Catalogue(session()), "SELECT 1") == [1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import pytest
 
@@ -17,7 +17,9 @@ from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages import responses as r
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.ingestion import SourceSpec
 from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import BIGINT, Column, ColumnType
 from tidemark_protocol.wire import frames, protobuf
@@ -198,3 +200,8 @@ def test_the_digest_ignores_names_and_times_but_not_the_plan() -> None:
 
     assert renamed.plan_digest == DATAFLOW.plan_digest
     assert other.plan_digest != DATAFLOW.plan_digest
+
+
+def test_the_refusal_of_a_source_names_the_field_that_is_wrong() -> None:
+    with pytest.raises(MalformedPlan, match=r"\.tables: did not expect int"):
+        codec.decode(b'{"@":"FilesSource","tables":3}', cast("type[Any]", SourceSpec))

@@ -195,7 +195,7 @@ DATAFUSION_TYPES = {
 @pytest.mark.parametrize("by", [("price",), ("at",), ("local", "price", "at")], ids=",".join)
 def test_decimals_and_timestamps_are_found_again(tmp_path: Path, by: tuple[str, ...]) -> None:
     """Random histories: delta-rs's engine reads the rows of each version, from a checkpoint too, and finds those of a
-    value. Equal values are one partition, whatever the reader that told the publisher of them."""
+    value. Equal values are one partition."""
     shard, chance = create_or_open(str(tmp_path / "shard"), EXACT, shard_id="u1"), random.Random(len(by))
     options = replace(PartitionedView(tmp_path / "other", 1).publication(tmp_path).options, partition_by=by)
     now, at = Counter[tuple[Any, ...]](), dict[int, Counter[tuple[Any, ...]]]()

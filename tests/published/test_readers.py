@@ -119,7 +119,7 @@ def test_spark_follows_its_change_data_feed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_spark_reads_its_partitions_of_decimals_and_timestamps(tmp_path: Path) -> None:
-    """Wherever the session of the reader is: a partition is found by a filter, and its values are the view's."""
+    """In a session of another time zone: a filter finds a partition, and its values are the view's."""
     schema = pa.schema(
         [
             pa.field("price", pa.decimal128(10, 2)),
@@ -147,8 +147,8 @@ def test_spark_reads_its_partitions_of_decimals_and_timestamps(tmp_path: Path) -
         for to, query in queries.items():
             spark.sql(f"INSERT OVERWRITE DIRECTORY '{tmp_path}/{to}' USING parquet {query}")
     found = {to: duckdb.sql(f"SELECT * FROM read_parquet('{tmp_path}/{to}/*.parquet')").fetchall() for to in queries}
-    locals = {-1: "1969-12-31 23:59:59.999999", 0: "1970-01-01 00:00:00", micros[2]: "2024-06-01 12:30:15.123456"}
-    told = [(None if p is None else str(p), at, None if at2 is None else locals[at2], n) for p, at, at2, n in rows]
+    local_texts = {-1: "1969-12-31 23:59:59.999999", 0: "1970-01-01 00:00:00", micros[2]: "2024-06-01 12:30:15.123456"}
+    told = [(None if p is None else str(p), at, None if at2 is None else local_texts[at2], n) for p, at, at2, n in rows]
     assert sorted(found["all"], key=lambda row: row[3]) == told
     some = [row for row in told if row[0] == "-0.05" or row[1] == micros[2]]
     assert sorted(found["some"], key=lambda row: row[3]) == some

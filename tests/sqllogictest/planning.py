@@ -98,6 +98,7 @@ def _of_peek(peek: PlannedPeek, catalogue: Catalogue, prefix: str) -> PlannedQue
     """A peek as a dataflow, which has the same rows."""
     shard = next(r.shard for r in catalogue.relations if r.id == peek.relation)
     assert shard is not None
+    assert peek.literals is None, "the key's literals are no filter of the dataflow"
     read, on = GlobalId(prefix + peek.relation), GlobalId(f"{prefix}result")
     plan = Mfp(Get(read, peek.mfp.input), peek.mfp)
     names = tuple(c.name for c in peek.columns[: peek.finishing.shown])

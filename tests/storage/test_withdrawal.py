@@ -49,7 +49,7 @@ def test_the_lease_of_a_process_that_dies_ends_soon(tmp_path: Path, clock: Clock
 
 
 def test_a_slow_reader_keeps_its_lease(tmp_path: Path, clock: Clock) -> None:
-    """However long it takes: it is longer than a lease, but no batch is."""
+    """The reader takes longer than a lease, and no batch does."""
     location = shard_at(tmp_path)
     storage, found = Storage.at(location), list[int]()
     for batch in Withdrawal(open_shard(location), [Column("id", BIGINT)]).updates():

@@ -11,7 +11,7 @@ KUBECTL_SECONDS = 300.0
 def run_kubectl(
     program: Sequence[str], arguments: Sequence[str], stdin: str | None = None, seconds: float = KUBECTL_SECONDS
 ) -> str:
-    """Run kubectl and return what it prints. `program`: with the options of its cluster. Raises KubectlFailed."""
+    """Run kubectl and return what it prints. `program`: kubectl and its cluster's options. Raises KubectlFailed."""
     command = [*program, *arguments]
     answer = subprocess.run(command, input=stdin or "", capture_output=True, text=True, timeout=seconds, check=False)
     if answer.returncode != 0:

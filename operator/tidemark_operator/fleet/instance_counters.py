@@ -27,7 +27,7 @@ class Durations:
         self.results: Counter[str] = Counter()
 
     def add(self, seconds: float, result: str) -> None:
-        """Count one that took so long."""
+        """Count a peek that took so many seconds, and its result."""
         self.buckets[bisect_left(SECONDS, seconds)] += 1
         self.sum_seconds += seconds
         self.results[result] += 1

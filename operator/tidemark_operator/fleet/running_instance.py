@@ -279,7 +279,8 @@ class RunningInstance(InstanceFacade):
     async def _call(
         self, call: Callable[[Any], Awaitable[T]], replicas: Mapping[ReplicaId, ReplicaState] | None = None
     ) -> T:
-        """The answer of any of these replicas, or of all, to a call of its stub. Raises: Waiting where none answers."""
+        """The answer to a call of a stub, by the first of these replicas (None: of all) that gives one. Raises: Waiting
+        where none answers."""
         return (await self._ask(lambda replica: replica.ask(call), self.replicas if replicas is None else replicas))[1]
 
     def _able(self, message: SourceSpec | IngestionDescription) -> dict[ReplicaId, ReplicaState]:

@@ -104,8 +104,8 @@ def _peeks(context: ReconcileContext, namespace: str) -> Iterator[Row]:
 
 
 def _leases(context: ReconcileContext, namespace: str, column_filter: ColumnFilter) -> Iterator[Row]:
-    """The id of a lease is a secret of its client, so its beginning is shown alone. The first three columns are looked
-    at before a row is made."""
+    """The id of a lease is a secret of its client, so its beginning is shown alone. The filter's texts for
+    the first three columns are compared before a row is made."""
     if (book := context.fleet.leases(namespace)) is None:
         return
     names = import_names(context.registry, namespace)
@@ -293,7 +293,7 @@ def _collections(
 
 
 def _read_whole(read: Callable[[ReconcileContext, str], Iterator[Row]]) -> Reader:
-    """The reader, which leaves out nothing: its rows cost little."""
+    """A reader that makes all rows, whatever the filter: the rows of such a relation cost little."""
     return lambda context, namespace, _: read(context, namespace)
 
 

@@ -243,8 +243,9 @@ class RetainedTables:
 
 def retained_table(table: RetainedTable) -> Any:
     """The message of the gateway's reply."""
-    fields = {name: value for name, value in vars(table).items() if name != "id"}
-    return gateway_pb2.RetainedTable(**{**fields, "upper": table.upper.encode()})
+    fields = vars(table) | {"upper": table.upper.encode()}
+    del fields["id"]
+    return gateway_pb2.RetainedTable(**fields)
 
 
 def _root(running: RunningInstance) -> str:

@@ -114,7 +114,7 @@ def table_edit(pinned: IngestionDescription, wanted: SourceSpec, repeated: Colle
         if before is None and table.name not in pinned.removed and not taken:
             added.append(table)
         elif taken:
-            refused = taken
+            refused, reason = taken, TableEdit.reason
         elif before is None or not _is_same(table, before):
             refused, reason = _another(table, before), TableEdit.reason
         else:
@@ -230,7 +230,8 @@ def _with_columns_of(table: Any, pinned: Any) -> Any:
 
 
 def _as_pinned(table: Any, pinned: Any, *more: str) -> Any:
-    """The table of the spec with what its pinning gave it, and with `more` fields of the pinned one."""
+    """The table of the spec with the name, the added columns and the mark of a successor that the pinned one has, and
+    with `more` of its fields."""
     fields = [field for field in ("name", "added", "successor", *more) if hasattr(table, field)]
     return replace(table, **{field: getattr(pinned, field) for field in fields if hasattr(pinned, field)})
 
@@ -382,14 +383,11 @@ def evolving_tables(pinned: IngestionDescription, source: S, evolving: Collectio
     looked for anew; schemas of keys are the pinned ones."""
     assert isinstance(source, EvolvingSource)
     assert isinstance(pinned.source, EvolvingSource)
-    there = newest(table.name for table in pinned.source.tables).keys() & set(evolving)
-    tables: list[Any] = [table for table in source.tables if table.name in there]
+    last = newest(table.name for table in pinned.source.tables)
+    tables: list[Any] = [table for table in source.tables if table.name in evolving and table.name in last]
     if isinstance(pinned.source, KafkaSource):
         known = {table.name: table for table in pinned.source.tables}
-        last = newest(known)
-        known = {name: known[stored] for name, stored in last.items()}
-        keys = {n: _with_schemas_of(t, known[n]).key_schema for n, t in ((t.name, t) for t in tables) if n in known}
-        tables = [replace(table, key_schema=keys.get(table.name, table.key_schema)) for table in tables]
+        tables = [replace(t, key_schema=_with_schemas_of(t, known[last[t.name]]).key_schema) for t in tables]
     return with_tables(source, tables)
 
 

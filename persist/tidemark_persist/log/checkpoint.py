@@ -3,9 +3,9 @@
     open the table     lists the whole log, reads the checkpoint and the entries after it, and searches it four times
     read_checkpoint    reads one file
 
-A checkpoint is read that has the columns that the handle knows, and files whose rows and times it tells, all before the
-upper. Any other one (another table's or protocol's, of several parts, with deletion vectors) is left to delta-rs, which
-names what is wrong with it. Files of another program may be among them: the handle's epoch becomes another one.
+A checkpoint is read where it has the table's id, protocol and columns that the handle knows, and the number of rows and
+the times of each file, all before the upper. Any other one (of several parts, with deletion vectors) is left to
+delta-rs, whose errors name the fault. Files of another program may be among its files: the handle's epoch changes.
 """
 
 from __future__ import annotations

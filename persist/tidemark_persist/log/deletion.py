@@ -64,8 +64,8 @@ def remove_marked(
     common_names: str | tuple[str, ...],
     until: float,
 ) -> None:
-    """Removes the files of a location that has the tombstone, and then that. `common_names`: folders whose files have
-    the same names in the next table. Raises StorageError after `until`, in monotonic seconds.
+    """Removes the files of a location that has the tombstone, and the tombstone last. `common_names`: folders whose
+    files have the same names in the next table. Raises StorageError after `until`, in monotonic seconds.
     """
     while left := list_files():  # a writer may add files during a listing
         for path in left:

@@ -1,9 +1,9 @@
 """The Delta log of one shard: following it, and committing to it.
 
     follow     version N is known; read N+1.json, N+2.json, ... until there is none  cheap, no listing
-    jump       far behind: the state in the last checkpoint, then follow             one file, no listing
-    load       open the table: last checkpoint and what follows it                   after a gap, and where others
-                                                                                     changed the table
+    jump       far behind on a disk: the state in the last checkpoint, then follow   one file, no listing
+    load       open the table: last checkpoint and what follows it                   after a gap or another program's
+                                                                                     change; far behind in a bucket
     attempt    put a change at exactly N+1: one of several writers gets that slot
 
 A slot is what makes an unknown outcome harmless. If a commit's reply was lost, the slot N+1 either holds our
@@ -73,8 +73,8 @@ class DeltaLog:
         return self.state.frontiers.version
 
     def load(self) -> None:
-        """Opens the table again: after a gap, a change of schema or a checkpoint.
-        Raises ShardDeleted, ShardMismatch."""
+        """Opens the table again: after a gap, a change by another program, of the schema or of the store's settings;
+        after a checkpoint; far behind, where `read_checkpoint` gives no state. Raises ShardDeleted, ShardMismatch."""
         version = self.storage.version
         try:
             table = open_table(self.storage)

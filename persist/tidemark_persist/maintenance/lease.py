@@ -36,9 +36,9 @@ class Lease:
         self._renewed = now
 
     def keep(self) -> None:
-        """Extends the lease where a third of its duration has passed. A reader that calls this again and again needs a
-        short lease alone, which soon ends where its process dies. Raises StorageError where two thirds have passed, and
-        the store does not answer yet."""
+        """Extends the lease where a third of its duration has passed. A reader that calls this often needs only a short
+        lease, which ends soon after its process has died. Raises StorageError where two thirds have passed, and the
+        store still fails."""
         passed = time.time() - self._renewed
         if passed > self._seconds / 3:
             try:

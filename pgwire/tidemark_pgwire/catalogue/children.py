@@ -68,30 +68,37 @@ class _Child:
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(_COMMAND, stdin=theirs.fileno(), stdout=2)
-        self._asked = 0
+        self._asked, self._is_late = 0, False
         _all.add(self)
 
     @property
     def usable(self) -> bool:
-        return self._process.poll() is None and self._asked < QUESTIONS_MAX
+        return not self._is_late and self._process.poll() is None and self._asked < QUESTIONS_MAX
 
     def ask(self, question: Question) -> CatalogueReply | CatalogueError:
         """Answer a question. An error that ends the process is the question's error, too."""
-        seconds = TIME_MAX_S + (0 if self._asked else _START_S)
+        deadline = threading.Timer(TIME_MAX_S + (0 if self._asked else _START_S), self._kill_late)
         self._asked += 1
+        deadline.start()
         try:
             self._connection.send(question)
-            if self._connection.poll(seconds):
-                answered: CatalogueReply | CatalogueError = self._connection.recv()
-                return answered
+            answered: CatalogueReply | CatalogueError = self._connection.recv()
         except (EOFError, OSError):
             return self._end_and_explain()
-        self.end()
-        return CatalogueError("57014", f"a statement about the catalogue may take {TIME_MAX_S:g} s; ask for less")
+        finally:
+            deadline.cancel()
+        return answered
+
+    def _kill_late(self) -> None:
+        """Kill the process: its end of the connection closes, and the thread that asked waits no longer."""
+        self._is_late = True
+        self._process.kill()
 
     def _end_and_explain(self) -> CatalogueError:
         """End the process, and return the error that says why it gave no answer."""
         self.end()
+        if self._is_late:
+            return CatalogueError("57014", f"a statement about the catalogue may take {TIME_MAX_S:g} s; ask for less")
         if self._process.returncode == -signal.SIGXCPU:
             return CatalogueError("57014", "a statement about the catalogue computes for too long; ask for less")
         return CatalogueError("53200", "a statement about the catalogue ended its process, as by its memory")

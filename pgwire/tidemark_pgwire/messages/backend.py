@@ -107,7 +107,7 @@ def notice(message: str, sqlstate: str = "00000", severity: str = "NOTICE") -> b
 
 
 def _fields(severity: str, sqlstate: str, message: str, more: Mapping[bytes, str]) -> bytes:
-    """`more`: of these, the fields that have a text."""
+    """`more`: further fields; those with an empty text are left out."""
     fields = {b"S": severity, b"V": severity, b"C": sqlstate, b"M": message}
     fields |= {key: value for key, value in more.items() if value}
     return b"".join(key + _text(value) for key, value in fields.items()) + b"\0"

@@ -93,7 +93,7 @@ class Terminate:
 
 @dataclass(frozen=True)
 class Ignored:
-    """A message that nothing follows from: Flush, and one of COPY FROM that comes after its COPY was refused."""
+    """A message without an effect: Flush, and one of COPY FROM that comes after its COPY was refused."""
 
 
 Message = Query | Parse | Bind | Describe | Close | Execute | Sync | Terminate | Ignored

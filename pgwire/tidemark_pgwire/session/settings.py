@@ -207,7 +207,7 @@ class SessionSettings:
         return self.values["timezone"]
 
     def seconds(self, name: str) -> float | None:
-        """A limit of time. None: no limit of the session's own. The server's holds beside it."""
+        """The limit of time that a setting has; None: it has none. The limit of the server holds beside it."""
         return int(self.values[name]) / 1000 or None
 
     def _put(self, name: str, value: str) -> None:

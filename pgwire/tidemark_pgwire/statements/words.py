@@ -107,14 +107,14 @@ class Words:
         return Words(self.sql, self._found, self.dialect, (at + 1, last, self._found[last].at), self._closing)
 
     def listed(self, read: Callable[[Words], T]) -> tuple[T, ...]:
-        """Take with `read`, once and again after each comma; returns all that it took."""
+        """The values that `read` takes: one, and one more after each comma that follows. Raises WireError."""
         found = [read(self)]
         while self.take_mark(","):
             found.append(read(self))
         return tuple(found)
 
     def inside(self, read: Callable[[Words], T]) -> tuple[T, ...]:
-        """The same, of all words within the parentheses that come next. Raises WireError."""
+        """The values that `read` takes of all words within the parentheses that come next. Raises WireError."""
         inner = self.inner()
         found = inner.listed(read)
         inner.end()
@@ -141,7 +141,7 @@ class Words:
 
 
 def refusal(text: str, token: Token | None = None, hint: str = "") -> WireError:
-    """The error of something, which is at the token, that is not supported."""
+    """The error of a construct that is not supported. `token`: its place in the statement."""
     return WireError(FEATURE_NOT_SUPPORTED, text, hint=hint, position=token.at + 1 if token is not None else 0)
 
 

@@ -96,9 +96,11 @@ def decoded(oid: int, format: int, data: bytes | None) -> Parameter:
 def _array(oid: int, format: int, data: bytes) -> Parameter:
     """`value` is none that Spark's dialect has a literal of. The planner reads the text."""
     try:
-        element = ELEMENTS[oid]
-        read = lambda each: str(decoded(element, BINARY, each).text)  # noqa: E731
-        text = array_text(data, element, read) if format == BINARY else _utf8(data)
+        if format == BINARY:
+            element = ELEMENTS[oid]
+            text = array_text(data, element, lambda each: str(decoded(element, BINARY, each).text))
+        else:
+            text = _utf8(data)
     except (struct.error, ValueError):
         raise WireError(INVALID_BINARY, "incorrect binary data format for a parameter that is an array") from None
     try:

@@ -11,7 +11,7 @@ from tidemark_protocol.functions.text import MAX_CHARACTERS, MAX_REPEATS
 from tidemark_protocol.plan.expr import Call, ScalarExpr
 from tidemark_protocol.types import SqlType
 
-# What to write instead, by function.
+# Hints of what to write instead, by function.
 _HINTS = {
     **dict.fromkeys(
         ("lpad", "rpad"), f": write a literal length of at most {MAX_CHARACTERS}; the text must not be padded already"

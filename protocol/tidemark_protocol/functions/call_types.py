@@ -26,12 +26,12 @@ def types_of(arguments: tuple[ScalarExpr, ...]) -> tuple[SqlType, ...]:
 
 
 def literal_text(argument: ScalarExpr) -> str | None:
-    """The value of a literal of text; None: it is none, or NULL."""
+    """The value of a literal of type string; None: the argument is no such literal, or is NULL."""
     return argument.value if isinstance(argument, Literal) and argument.type == STRING else None
 
 
 def literal_whole(argument: ScalarExpr) -> int | None:
-    """The value of a literal of type int; None: it is none, or NULL."""
+    """The value of a literal of type int; None: the argument is no such literal, or is NULL."""
     if isinstance(argument, Literal) and argument.type == INT and argument.value is not None and is_valid(argument):
         return int(argument.value)
     return None

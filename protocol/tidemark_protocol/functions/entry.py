@@ -37,6 +37,7 @@ def maybe(call: Call) -> bool:
 
 
 def first_argument(call: Call) -> bool:
+    """NULL where the first argument is."""
     return is_nullable(call.arguments[0])
 
 

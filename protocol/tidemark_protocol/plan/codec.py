@@ -55,7 +55,7 @@ def encode(value: Any, depth: int = 0) -> bytes:
 
 
 def decode(data: bytes, expected: type[T]) -> T:
-    """The value that `encode` wrote.
+    """The value that `encode` wrote. `expected`: a dataclass, or a union of some.
 
     Raises:
         MalformedPlan: the bytes are not the encoding of an `expected`; the message says where.
@@ -66,7 +66,8 @@ def decode(data: bytes, expected: type[T]) -> T:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise MalformedPlan(f"plan is not JSON: {error}") from None
-    return typing.cast(T, _from_json(parsed, expected, wire_name_of(expected), 0))
+    kinds = _allowed(typing.cast(Any, expected)).classes
+    return typing.cast(T, _from_json(parsed, expected, "|".join(kinds), 0))
 
 
 def encode_alike(value: Any, kept: Set[str]) -> bytes:

@@ -5,7 +5,7 @@
     IngestionStatus(files: tuple[SourceFile, ...], ...)  ◄──►   IngestionStatus { repeated SourceFile files; ... }
 
 The annotation of a field says how its value travels. A dataclass inside `bytes` has the canonical form of plans
-(plan/codec.py). A field that is None is absent; in a message that does not tell absence, an empty text says so.
+(plan/codec.py). A field that is None is absent; in a field of a message without presence, an empty text means None.
 """
 
 from __future__ import annotations

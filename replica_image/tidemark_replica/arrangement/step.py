@@ -62,7 +62,7 @@ class BatchWriter:
         self._bytes_left, self._takes_much, self._makes_room, self._spent = bytes_left, large, frees_space, 0
         self.written: dict[ArrangementId, list[BatchRef]] = {}
         self.states: set[ArrangementId] = set()
-        """The arrangements that their operators alone read, once the step is committed from its last time on."""
+        """The arrangements that only their own operators read: from the step's last time on, once it is committed."""
 
     @property
     def is_step_alive(self) -> bool:

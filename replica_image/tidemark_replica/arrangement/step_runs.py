@@ -5,8 +5,9 @@
 A small step is one chunk and writes one file, at its end. A hydration writes many; merging eight at a time keeps
 probes short, and costs about one more rewrite of a row.
 
-An operator's own state is read from the step's last time on once the step is committed. So what is written at the end
-of a step with several times has that time already, and is consolidated: nothing rewrites it for that.
+An operator's own state is read from the step's last time on once the step is committed. So at the end of a step with
+several times, many rows that are not written yet are moved to that time and consolidated before they are written: no
+later merge rewrites them for that.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,7 +50,8 @@ class StepRuns:
         self._runs: list[_Run] = []
 
     def add(self, rows: Any) -> None:
-        """Keep a chunk: file rows, ascending by hash. A large one, and each of a hydration, is written now."""
+        """Keep a chunk: file rows, ascending by hash. A large one is written now; in a hydration a small one is, too,
+        unless the runs end with the step."""
         if not rows.num_rows:
             return
         waits = self._ends or not self._context.is_hydration

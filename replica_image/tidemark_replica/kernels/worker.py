@@ -2,7 +2,7 @@
 
 Spark's Python worker calls `gc.collect()` after every task, which walks all imported objects: most of a small step's
 time. `gc.freeze()` takes them out of the collector's sight. That is right in a worker, which only runs kernels,
-and at the start of a replica, where little but imported modules is there.
+and at the start of a replica, whose objects are almost all of imported modules.
 
 Arrow imports more (pandas, where it is installed) at its first NumPy array, so `freeze_imports` makes one beforehand.
 """

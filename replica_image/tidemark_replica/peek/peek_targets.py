@@ -49,7 +49,7 @@ class InstalledPeekTargets:
         self._dataflows, self._watch, self._read, self._peek_jobs = dataflows, watch, read, peek_jobs
         self._lookups = LookupBatches(lookup_jobs, read, read_together, later)
         self._wanted: dict[str, Peek] = {}
-        """The peeks that are being read; other threads look whether theirs still is."""
+        """The peeks that are being read. A thread stops reading a peek that is not here any more."""
 
     def readable(self, peek: Peek) -> Readable | str | None:
         if isinstance(peek.target, ShardTarget):

@@ -58,7 +58,7 @@ class Sink(Protocol):
         """Starts work that has become possible; called at every maintenance."""
 
     def report_again(self) -> None:
-        """Repeats the present failure, if any, for a new client, which has no part in an earlier client's sinks."""
+        """Repeats the present failure, if any, for a new client. The sink of an earlier client repeats nothing."""
         return
 
     def drop(self) -> Response | None:

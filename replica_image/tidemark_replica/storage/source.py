@@ -54,7 +54,8 @@ class Source(Protocol):
 
     def reason_to_wait(self) -> str | None:
         """None: `discover` can bind a tick. Else no tick takes place, and all uppers stand still; the text says why, to
-        people, and is empty where there is nothing to say yet. Asked again every AWAITS_SECONDS."""
+        people, and is empty where there is nothing to say yet. The ingestion asks again
+        every AWAITS_SECONDS."""
         return None
 
     def confirm(self, binding: pa.Table) -> None:

@@ -90,7 +90,7 @@ def files_beside(binding: pa.Table, shards: Mapping[str, Shard]) -> list[tuple[S
 
 
 def _staged(binding: pa.Table) -> Iterator[tuple[int, str, StagedFile]]:
-    """The data files that the binding names: their numbers, their tables and they themselves."""
+    """The data files that the binding names, each behind its number and its table."""
     for table, entry, value, diff in _rows(binding):
         if diff > 0 and entry.startswith(_STAGED):
             yield int(entry.removeprefix(_STAGED)), table, StagedFile.from_json(value)

@@ -11,7 +11,7 @@ from tidemark_persist import DIFF, ERROR, FilePart, Shard, read_part
 from tidemark_protocol.types import Column
 
 LEASE_SECONDS = 600.0
-"""The lease is renewed while rows are read. Vacuum waits so long where the process dies."""
+"""The lease is renewed while rows are read. Where the process dies, vacuum waits for it at most so long."""
 Told = Callable[[int], None]
 """A function that a reader calls with the number of bytes that it has read since the last call."""
 

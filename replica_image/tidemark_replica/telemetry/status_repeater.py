@@ -1,4 +1,4 @@
-"""The last Status of each kind, which a new client is told again."""
+"""The last Status of each object and kind, repeated for a new client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tidemark_protocol.messages.responses import Response, Status
 
 
 class StatusRepeater:
-    """Passes responses on; of Statuses, only those that differ from the last one of their kind."""
+    """Passes responses on, without a Status that equals the last one of its object and kind. A first Status without
+    fields is not passed on either."""
 
     def __init__(self, respond: Callable[[Response], None]) -> None:
         self._respond = respond
@@ -24,7 +25,7 @@ class StatusRepeater:
         self._respond(response)
 
     def report_again(self) -> None:
-        """Repeats the Statuses that say something."""
+        """Repeats each last Status that has fields."""
         for status in self._told.values():
             if status.fields:
                 self._respond(status)

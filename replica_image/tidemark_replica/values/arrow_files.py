@@ -1,4 +1,4 @@
-"""Files of Arrow's IPC format, written table by table and read batch by batch through a map."""
+"""Files of Arrow's IPC format, written table by table and read batch by batch through a memory map."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_a_small_batch_of_several_times_waits_for_the_next_merge(tmp_path: Path)
 
 
 def test_a_batch_that_is_read_by_time_waits_for_the_next_merge() -> None:
-    """The newest one of several times, which readers still tell apart: a merge now would be repeated in a step."""
+    """The newest batch has several times that readers still need: a merge now would be repeated in the next step."""
     old, newest = _ref(0, 10, SMALL_ROWS, (0, 9)), _ref(10, 20, SMALL_ROWS, (10, 19))
     manifest = Manifest(A, Layout.of_rows([pa.int64()], [0]), 0, 20, 9, (_ref(0, 1, 100, (0, 0)), old, newest))
 

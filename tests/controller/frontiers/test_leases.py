@@ -246,7 +246,7 @@ def test_of_many_leases_the_earliest_one_counts() -> None:
 
 
 def test_the_leases_that_keep_a_relation_from_before_its_read_policy_are_counted() -> None:
-    """The list of all of them says the same. Leases within the policy keep nothing."""
+    """`relations` lists the same leases. Leases within the read policy keep nothing."""
     leased = Leased()
     for as_of in (499, 440, 470):
         leased.grant(as_of, f"at {as_of}")

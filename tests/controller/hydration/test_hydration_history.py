@@ -19,7 +19,7 @@ EXPORTS = (index("a"), view("a"))
 
 
 class RecordedGate(HydrationGate):
-    """With a clock that goes on by one at each look, and dataflow `a` with two exports, as of 3."""
+    """A gate whose clock goes on by one at each look, with dataflow `a`, which has two exports, as of 3."""
 
     def __init__(self, resumed: tuple[str, ...] = (), known: tuple[GlobalId, ...] = ()) -> None:
         clock, self.ended = itertools.count(100), list[Hydration]()

@@ -201,7 +201,7 @@ def test_operators_are_listed_once_while_they_hydrate_and_then_with_their_state(
 
 @pytest.mark.parametrize("name", ["statuses", "operators", "steps", "replica_frontiers", "errors", "step_histogram"])
 def test_statuses_of_other_dataflows_are_not_read_for_a_name(name: str) -> None:
-    """A namespace may have thousands, of which a status takes 20 microseconds to read."""
+    """A namespace may have thousands of Dataflows, and the event loop reads their statuses."""
     made = fleet()
     instance = made.get("ns", "default")
     assert instance is not None

@@ -8,7 +8,7 @@ from tests.protocol.samples import DATAFLOW
 from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
 from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.handlers.publish.status_documents import Now
-from tidemark_operator.handlers.status.statuses import _files, _first_error, _remembered
+from tidemark_operator.handlers.status.statuses import _first_error, _remembered, file_counters
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
@@ -24,11 +24,11 @@ from tidemark_replica.storage.files.source import FilesIngestion
 def test_counters_of_files_are_all_shown() -> None:
     """The counters have the names that the ingester of this release gives."""
     counters = dict(FilesIngestion(FilesSource(()), None).counters())  # type: ignore[arg-type]
-    assert _files(counters) == {"read": 0, "waiting": 0, "changed": 0, "refused": 0}
+    assert file_counters(counters) == {"read": 0, "waiting": 0, "changed": 0, "refused": 0}
 
     for n, name in enumerate(counters):
         counters[name] = n
-    assert sorted((_files(counters) or {}).values()) == list(range(len(counters)))
+    assert sorted((file_counters(counters) or {}).values()) == list(range(len(counters)))
 
 
 def test_an_error_in_a_view_is_told_with_its_place() -> None:
@@ -39,8 +39,8 @@ def test_an_error_in_a_view_is_told_with_its_place() -> None:
 
 def test_sources_without_files_show_none() -> None:
     """A generator counts nothing. Nor does a replica that tells half of it."""
-    assert _files({}) is None
-    assert _files({"files": 1}) is None
+    assert file_counters({}) is None
+    assert file_counters({"files": 1}) is None
 
 
 def test_errors_of_a_dataflow_without_a_replica_are_the_last_reported() -> None:

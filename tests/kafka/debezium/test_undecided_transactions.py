@@ -12,7 +12,7 @@ from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.storage.kafka.followed_topic import FollowedTopic
 from tidemark_replica.storage.kafka.positions import Position
-from tidemark_replica.storage.kafka.transactions import undecided
+from tidemark_replica.storage.kafka.transactions import event_positions, undecided
 from tidemark_replica.storage.kafka.transactions.cuts import TransactionCuts
 from tidemark_replica.storage.kafka.transactions.event_positions import Arrival, EventPositions, LastEvent
 from tidemark_replica.storage.kafka.transactions.log import PendingTransaction
@@ -144,6 +144,16 @@ def test_restarts_begin_at_several_rows_of_one_copy() -> None:
     assert arrivals(*middle, *whole[:5]) == [*4 * [first], late, late, *3 * [again]]
 
 
+def test_the_number_tells_which_of_many_events_of_one_position_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than GROUP_MAX events have one position: there another key does not make another event."""
+    first, again = Arrival.FIRST, Arrival.AGAIN
+    events = [*copied("7", 1, 20, "abc"), *copied("7", 1, 20, "x"), ("7", 2, 30, b"a"), *copied("7", 1, 20, "abc")]
+    monkeypatch.setattr(event_positions, "GROUP_MAX", 2)
+    assert arrivals(*events) == [*3 * [first], again, first, *3 * [again]]
+    monkeypatch.setattr(event_positions, "GROUP_MAX", 3)
+    assert arrivals(*events) == [*5 * [first], *3 * [again]]
+
+
 def test_an_event_that_was_refused_is_told_from_the_only_one_of_its_position() -> None:
     first, again, late = Arrival.FIRST, Arrival.AGAIN, Arrival.LATE
     behind = ("7", 1, 20, b"a"), ("7", 3, 30, b"c")
@@ -163,7 +173,7 @@ def test_a_key_that_is_written_with_another_schema_is_the_same_key(frame: int) -
 
 
 def test_rows_of_one_copy_that_bindings_have_come_again_from_anywhere() -> None:
-    """Their keys are not known, but how many there are."""
+    """Their keys are not known, but their number is."""
     seen, last = EventPositions([*5 * [20], 30]), LastEvent(TransactionMark("6", 0, 1, 0, "t"), b"")
     events = [*copied("7", 1, 20, "cde"), ("7", 4, 30, b"c"), *copied("7", 5, 20, "abcde"), ("7", 10, 30, b"c")]
     found = []

@@ -48,7 +48,7 @@ class Pair:
         self.one.recover()
         return self.one
 
-    def stop_reasons(self) -> str:
+    def stop_reason(self) -> str:
         assert set(self.one._source.stop_reasons()) <= {"t"}
         return self.one._source.stop_reasons().get("t", "")
 
@@ -63,11 +63,11 @@ def expect_stop(pair: Pair, reason: str, rows: list[tuple[int]]) -> None:
     """The table stops at its contents, for this process and the next; the other goes on."""
     write_deltalake(pair.other, ids(5), mode="append")
     tick(pair.one, 1100)
-    assert reason in pair.stop_reasons()
+    assert reason in pair.stop_reason()
     assert (pair.upper("t"), pair.upper("other")) == (1001, 1101)
     pair.again()
     tick(pair.one, 1200)
-    assert reason in pair.stop_reasons()
+    assert reason in pair.stop_reason()
     assert (pair.upper("t"), pair.upper("other")) == (1001, 1201)
     assert oks(pair.root, "t") == rows
     assert oks(pair.root, "other") == [(0,), (5,)]
@@ -81,7 +81,7 @@ def test_vacuum_of_a_needed_file_stops_the_table(tmp_path: Path) -> None:
     pair.vacuum()
 
     expect_stop(pair, "VersionGone: table t: file", [(1,), (2,), (3,)])
-    assert "which version 0 needs, is gone" in pair.stop_reasons()
+    assert "which version 0 needs, is gone" in pair.stop_reason()
 
 
 def test_a_cleaned_log_stops_the_table(tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_another_table_at_the_path_stops_the_table(tmp_path: Path, versions: int
     write_deltalake(pair.other, ids(5), mode="append")
     tick(pair.one, 1100)
 
-    assert "TableReplaced: table t:" in pair.stop_reasons()
+    assert "TableReplaced: table t:" in pair.stop_reason()
     assert (pair.upper("t"), pair.upper("other")) == (1051, 1101)
     pair.again()
-    assert "TableReplaced: table t:" in pair.stop_reasons()
+    assert "TableReplaced: table t:" in pair.stop_reason()
 
 
 def test_a_table_that_is_gone_stops_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_table_that_is_gone_stops_and_goes_on_when_it_is_back(tmp_path: Path) 
     pair.again()
     tick(pair.one, 1300)
 
-    assert pair.stop_reasons() == ""
+    assert pair.stop_reason() == ""
     assert oks(tmp_path, "t") == [(1,), (2,), (3,), (4,)]
     check(tmp_path, pair.spec)
 
@@ -162,8 +162,8 @@ def test_a_declared_column_that_changed_stops_the_table(tmp_path: Path, fields: 
 
     assert oks(tmp_path, "t") == [(1,), (2,), (3,), (4,)]
     tick(pair.one, 1100)
-    assert f"ColumnChanged: table t: {'' if 'no column' not in reason else 'the table has '}" in pair.stop_reasons()
-    assert reason in pair.stop_reasons()
+    assert f"ColumnChanged: table t: {'' if 'no column' not in reason else 'the table has '}" in pair.stop_reason()
+    assert reason in pair.stop_reason()
     assert pair.upper("t") == 1002
 
 
@@ -219,7 +219,7 @@ def replace_table(path: str, versions: int) -> None:
 
 
 def resnapshotted(pair: Pair, at: int) -> None:
-    assert pair.stop_reasons() == ""
+    assert pair.stop_reason() == ""
     newest = Table(pair.path).version()
     assert ingested_rows(pair.root, "t", at) == delta_rows(pair.path, newest, ("id",))
     assert bound_versions(pair.root, "t")[at] == newest
@@ -233,7 +233,7 @@ def test_resnapshot_emits_the_difference_at_one_time(tmp_path: Path) -> None:
     write_deltalake(pair.path, ids(9, 9), mode="append")
     pair.vacuum()
     tick(pair.one, 1100)
-    assert "VersionGone" in pair.stop_reasons()
+    assert "VersionGone" in pair.stop_reason()
     assert pair.upper("t") == 1001
     tick(pair.one, 1200)
 
@@ -314,7 +314,7 @@ def test_another_table_without_the_declared_columns_waits_for_them(tmp_path: Pat
     pair.again()
     tick(pair.one, 1300)
 
-    assert pair.stop_reasons() == ""
+    assert pair.stop_reason() == ""
     assert ingested_rows(tmp_path, "t", 1300) == delta_rows(pair.path, 1, ("id",))
 
 
@@ -324,7 +324,7 @@ def test_another_table_after_a_version_that_violates_the_key(tmp_path: Path) -> 
     write_deltalake(pair.path, ids(4), mode="append")
     write_deltalake(pair.path, ids(1), mode="append")
     tick(pair.one, 1100)
-    assert "KeyViolated" in pair.stop_reasons()
+    assert "KeyViolated" in pair.stop_reason()
     replace_table(pair.path, 1)
     pair.again()
     tick(pair.one, 1200)

@@ -66,7 +66,7 @@ class Keyed:
         tick(self.one, self.now)
         assert (self.now, "x") in oks(self.root, "other")
 
-    def stop_reasons(self) -> str:
+    def stop_reason(self) -> str:
         return self.one._source.stop_reasons().get("t", "")
 
 
@@ -86,11 +86,11 @@ def test_a_violation_stops_the_table_with_its_contents(tmp_path: Path, more: pa.
     keyed.ticks()
     write_deltalake(keyed.path, more, mode="append")
     keyed.ticks()
-    assert keyed.stop_reasons() == text
+    assert keyed.stop_reason() == text
     for begins in (keyed.again, keyed.dies, keyed.again):
         begins()
         keyed.ticks()
-        assert keyed.stop_reasons() == text
+        assert keyed.stop_reason() == text
     assert oks(tmp_path, "t") == [(1, "a"), (2, "b")]
 
 
@@ -174,18 +174,18 @@ def test_with_resnapshot_a_later_version_that_keeps_the_key_is_read(tmp_path: Pa
     write_deltalake(keyed.path, rows((1, "z"), (3, "c")), mode="append")
     for _ in range(3):
         keyed.ticks()
-        assert "KeyViolated" in keyed.stop_reasons()
+        assert "KeyViolated" in keyed.stop_reason()
     assert set(bound_versions(tmp_path, "t").values()) == {0, 1}
     Table(keyed.path).delete("name = 'a'")
     keyed.dies()
     keyed.ticks()
-    assert "KeyViolated" in keyed.stop_reasons()
+    assert "KeyViolated" in keyed.stop_reason()
     keyed.again()
     keyed.ticks()
-    assert keyed.stop_reasons() == ""
+    assert keyed.stop_reason() == ""
     assert oks(tmp_path, "t") == [(1, "z"), (2, "b"), (3, "c")]
     keyed.again()
-    assert (keyed.stop_reasons(), oks(tmp_path, "t")) == ("", [(1, "z"), (2, "b"), (3, "c")])
+    assert (keyed.stop_reason(), oks(tmp_path, "t")) == ("", [(1, "z"), (2, "b"), (3, "c")])
 
 
 def test_a_table_whose_key_stays_violated_is_not_read_at_each_tick(
@@ -205,7 +205,7 @@ def test_a_table_whose_key_stays_violated_is_not_read_at_each_tick(
     write_deltalake(keyed.path, rows((1, "z")), mode="append")
     for _ in range(3):
         keyed.ticks()
-        assert "KeyViolated" in keyed.stop_reasons()
+        assert "KeyViolated" in keyed.stop_reason()
     assert set(bound_versions(tmp_path, "t").values()) == {0, 1}
 
 

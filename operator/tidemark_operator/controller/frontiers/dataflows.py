@@ -303,9 +303,9 @@ class Dataflows:
 
     def compact(self, now_ms: int) -> list[Command]:
         """Advance the sinces by the read policy, then the holds on inputs."""
-        commands: list[Command] = []
+        commands, stands = list[Command](), self._shards.stands()
         for collection in self._collections.values():
-            since = collection.since if self._shards.stands() else collection.next_since(now_ms)
+            since = collection.since if stands else collection.next_since(now_ms)
             if since > collection.since:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))

@@ -62,8 +62,8 @@ class LeasedRelation:
 
 @dataclass(frozen=True)
 class KeptBehind:
-    """An index or a shard that leases keep from before its read policy: how many do, which one does furthest, and how
-    far."""
+    """An index or a shard that leases keep readable from before its read policy. `leases`: their number; `furthest`:
+    the lease with the earliest time, `behind_ms` before the policy."""
 
     leases: int
     furthest: ClientLease
@@ -182,8 +182,8 @@ class LeaseBook:
     def relations(
         self, now_ms: int, ids: frozenset[GlobalId] | None = None, of: Callable[[ClientLease], bool] | None = None
     ) -> Iterator[LeasedRelation]:
-        """The relations that each lease holds: those of `ids` and of such leases alone, where these are given. A
-        namespace may have 65,536, and each is looked at on the event loop."""
+        """The relations that each lease holds. `ids`: only these relations; `of`: only leases for which it returns
+        True. A namespace may have 65,536 held relations, and the event loop makes an entry for each."""
         now, policies = self._clock(), dict[_TargetKey, Time | None]()
         for lease in self._leases.values():
             if of is not None and not of(lease):
@@ -196,8 +196,8 @@ class LeaseBook:
                 yield LeasedRelation(lease, id, _behind_ms(policies[key], lease.as_of), ends_in_ms)
 
     def kept_behind(self, index: GlobalId | None, shard: ShardId | None, now_ms: int) -> KeptBehind | None:
-        """The leases that keep a relation from before its read policy: that of a shard, or of an index without one;
-        None: no lease does."""
+        """The leases that keep a relation readable from before its read policy; None: no lease does. `shard`: of the
+        relation; `index`: of a relation without a shard."""
         of = self._held.get((IndexTarget, index or "") if shard is None else (ShardTarget, shard))
         policy = None if of is None else self._policy_time(of.target, now_ms)
         if of is None or policy is None:

@@ -58,9 +58,9 @@ class MemoryExhaustion:
 class _Group:
     """The exports of one dataflow. `missing`: those that have not hydrated; `imports`: indexes; `schedules`:
     commands that are not sent yet; `released`: the slot is recorded, so the dataflow may be scheduled. `progress`: a
-    hash of the last progress report; `moved_ms`: when it last changed, if it has not since (`moved`). `was_known`: the
-    replica had it when the connection began; `began`: its hydration, at `began_ms` if that is known; `outcome`: of an
-    export that ended, if it did not hydrate."""
+    hash of the last progress report; `moved`: it changed since the last `maintain`; `moved_ms`: the time of the last
+    `maintain` that found it changed. `was_known`: the replica had the dataflow when the connection began; `began`: its
+    hydration, at `began_ms` if that is known; `outcome`: of an export that ended, if it did not hydrate."""
 
     owner: str
     as_of: Frontier

@@ -24,7 +24,8 @@ MAX_OUTBOX = 100_000
 
 
 class ReplicaLink:
-    """The outbox and the hydration gate of one connection. Callers read the gate; what it lets through goes here."""
+    """The outbox and the hydration gate of one connection. Callers read the gate; commands that it lets
+    through go to the outbox."""
 
     def __init__(self, connection: int, gate: HydrationGate) -> None:
         self.connection, self.gate = connection, gate

@@ -5,7 +5,7 @@
         a token for our audience            TokenReview ──► a user of the cluster
         a login by password                 ServiceAccount, Secret ──► the same (password_logins.py); never over HTTP
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
-                                                                    for places that it allows, get computeinstances;
+                                                                    to see publish.locations, get computeinstances;
                                                                     for copies, create dataflows/copies besides;
                                                                     to let files go, update datasources/files;
                                                                     to insert, change or delete rows, create, update

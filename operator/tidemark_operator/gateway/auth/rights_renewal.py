@@ -27,8 +27,8 @@ RETRY_SECONDS, UNCONFIRMED_SECONDS = 6.0, 600.0
 Authenticate = Callable[[], Awaitable[Access]]
 """Authenticates the call again; raises Unauthenticated, ReviewUnavailable, TooMany."""
 CheckRights = Callable[[Access], Awaitable[None]]
-"""Checks the rights to what the subscribe reads, with the objects of when it began (an edit of one ends it in another
-way); raises as `check_rights`."""
+"""Checks the rights to the relations that a subscribe reads, by their objects when the subscribe began (an edit of such
+an object ends the subscribe in another way); raises as `check_rights`."""
 
 
 @asynccontextmanager

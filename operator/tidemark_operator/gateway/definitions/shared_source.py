@@ -37,8 +37,8 @@ ATTEMPTS, PAUSE_SECONDS = 10, 0.2
 
 
 def instance_of(context: ReconcileContext, asked: Asked, default: str) -> str:
-    """The instance of an object that is created. `default`: unless an option names one; empty: the only one. Raises
-    DefinitionRefused: there is not one."""
+    """The instance of an object that is created: the one that an option names, else `default`, else the only one of the
+    namespace. Raises DefinitionRefused: the namespace has none, or several."""
     instance = asked.options.get("instance") or default or only_instance(context, asked.namespace)
     if instance is None:
         text = f"namespace {asked.namespace} does not have exactly one ComputeInstance"

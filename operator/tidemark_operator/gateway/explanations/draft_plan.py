@@ -48,7 +48,7 @@ class DraftPlan:
 
 @dataclass(frozen=True)
 class PlanAsker:
-    """A caller who asks for plans in a namespace."""
+    """Asks the planner for plans on behalf of a caller, in a namespace."""
 
     context: ReconcileContext
     admission: PlannerAdmission
@@ -56,8 +56,8 @@ class PlanAsker:
     namespace: str
 
     async def plan(self, request: PlanRequest, *doing: str) -> Planned | Refused:
-        """The planner's answer. `doing`: what its failures are remembered by, beside the SQL. Raises TooMany,
-        PlannerUnavailable."""
+        """The planner's answer. `doing`: with the SQL, the key under which a failure of the planner is remembered.
+        Raises TooMany, PlannerUnavailable."""
         text, ask = " ".join((*doing, *(view.sql for view in request.views))), self.context.planner.plan
         return await self.admission.plan(self.access.caller, self.namespace, text, partial(ask, request, patient=True))
 
@@ -76,7 +76,7 @@ async def draft_of(
 ) -> DraftPlan:
     """The planner's answer as the Dataflow that it would be. `reading`: the Dataflows as the plan reads them;
     `dataflows`: as they are. `doing`: what would be refused or wait. `begins`: whether all that it reads exists, so
-    that its beginning can be checked. No note has fields of its ComputeInstance for a caller who may not get this.
+    that its beginning can be checked. Notes show fields of the ComputeInstance only to a caller who may get it.
 
     Raises:
         QueryRefused: a revision of it would be refused.

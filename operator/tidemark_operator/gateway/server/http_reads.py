@@ -208,7 +208,7 @@ def _complete(batches: ArrowBatches, piece: bytes) -> list[pa.RecordBatch]:
 
 
 class HttpClient(Generic[X]):
-    """The client of one call over HTTP. `text`: once the first byte is sent."""
+    """The client of one call over HTTP. `_text`: makes the text of the reply; None until the reply begins."""
 
     def __init__(self, reply: HttpReply, run: Run) -> None:
         self.reply, self._run = reply, run

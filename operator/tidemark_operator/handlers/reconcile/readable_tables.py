@@ -26,8 +26,8 @@ READ_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class ReadableTables:
-    """The tables that can be read, and why others cannot be; empty if all can. `unreadable`: the names of those that
-    were found to be so, now or the last time."""
+    """The tables that can be read. `error`: why others cannot be; empty if all can. `unreadable`: the names of tables
+    that could not be read, now or the last time."""
 
     found: tuple[SourceTable, ...] = ()
     error: str = ""
@@ -44,7 +44,7 @@ async def find_readable(
     """The tables that can be read. `apart`: the names of tables that could not be read before. `refused`: why the
     tables cannot be read together, where that is known. Half the time is for large groups, the rest for small ones, so
     that each look finds some that cannot be read. Where the time is over, an error stands for the tables that were not
-    asked for. Tables of `apart` that there was no time for are asked the next time. Raises Waiting."""
+    asked for. Tables of `apart` that there was no time for are asked for the next time. Raises Waiting."""
     mixed: list[Any] = sample(source.tables, len(source.tables))
     together = [table for table in source.tables if table.name not in apart]
     if refused:

@@ -173,7 +173,7 @@ class TableEdits:
         self, state: SourceState, source: DataSource, running: RunningInstance, without: Collection[str]
     ) -> SourceSpec | None:
         """Successors of the tables that take columns as they come, where there are some; None if not, or if it is not
-        known now. `without`: tables that the spec changes, which look after themselves. Each EVOLVE_SECONDS at most."""
+        known now. `without`: tables that the spec changes, which `_add` inspects. Each EVOLVE_SECONDS at most."""
         assert state.pinned is not None
         now, looked = monotonic(), self._looks.get(state.key)
         if (looked is not None and now < looked.at + EVOLVE_SECONDS) or not isinstance(source.source, EvolvingSource):
@@ -216,7 +216,8 @@ class TableEdits:
     async def _add_evolved(
         self, state: SourceState, new: SourceSpec, running: RunningInstance, edited: _Added
     ) -> _Added:
-        """The new tables of the spec, `edited`, and those that a look has found, which do not wait for these."""
+        """The new tables of the spec, `edited`, and `new` ones that a look has found: a failure of the former does not
+        hold up the latter."""
         if (refusal := self._refusal(state, new, running)) is not None:
             added = _Added(failure=refusal)
         else:

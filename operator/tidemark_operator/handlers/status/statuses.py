@@ -127,7 +127,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
         )
     reported = bool(tables) and all(table.write_frontier is not None for table in tables)
     report = state.report
-    files = _files(report.counters) if report else None
+    files = file_counters(report.counters) if report else None
     in_error = [f for f in report.files if f.errors][: data_source.MAX_NAMED] if report else []
     facts = DataSourceFacts(
         instance=context.instance_facts(state.key.namespace, state.instance),
@@ -154,7 +154,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
     )
 
 
-def _files(counters: Mapping[str, int]) -> dict[str, int] | None:
+def file_counters(counters: Mapping[str, int]) -> dict[str, int] | None:
     """The counters of files. None: the source has no files, or not all counters are reported yet."""
     names = {"read": "files", "waiting": "waiting_files", "changed": "changed_files", "refused": "bad_files"}
     if not all(name in counters for name in names.values()):

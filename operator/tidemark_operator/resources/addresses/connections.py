@@ -31,7 +31,7 @@ def refusal(of: Connecting, allowed: AllowedHosts) -> str:
         refusals = (allowed.check(place) for place in addresses_of(of))
         return next((text for text in refusals if text is not None), "")
     except InvalidAddress as error:
-        return f"an address of it cannot be checked: {error}"
+        return f"an address of spec cannot be checked: {error}"
 
 
 def addresses_of(of: Connecting) -> Iterator[Address]:

@@ -48,7 +48,7 @@ def _read_text(text: str) -> exp.Expression | str:
 
 
 _kept = lru_cache(maxsize=32)(_read_text)
-"""Most statements are described and then answered."""
+"""`_read_text` with its newest results kept: most statements are described, and then answered."""
 
 
 def _is_deep(text: str) -> bool:

@@ -127,8 +127,8 @@ def stage_of(
     needed: Set[int],
     closure: Callable[[list[int]], MapFilterProject],
 ) -> tuple[JoinStage, list[int]]:
-    """The stage that looks up an input, whose columns are `met`, and the columns that it keeps, which the closure is
-    over: the `needed` ones."""
+    """The stage that looks up an input, whose columns are `met`, and the columns that the stage keeps: the `needed`
+    ones of the stream and of the input. Its closure is over these."""
     stream_kept, lookup_kept = [c for c in stream if c in needed], [c for c in met if c in needed]
     both = stream_kept + lookup_kept
     stage = JoinStage(

@@ -36,7 +36,7 @@ class PublishedView:
     `change_data_feed`: readers may ask which rows came and went. `partition_by`: the partition columns. `file_bytes`:
     the wished size of its files; 0 for the replica's own. `chosen`: a manifest chose the location. `iceberg`: the table
     of the instance's Iceberg catalogue that follows, as `namespace.name`; empty: none. `exact_texts`: a partition
-    column is a DECIMAL or a timestamp, of whose texts older replicas do not know which one to write."""
+    column is a DECIMAL or a timestamp. Older replicas do not know which of the texts of such a value to write."""
 
     location: str
     owner: str

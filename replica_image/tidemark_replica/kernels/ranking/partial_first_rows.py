@@ -5,7 +5,7 @@
     task 1   a: 1 5 9  ──>  a: 1 5  ─┘
 
 State: none. Rows that may be taken back pass as they are; it is known at the step whether there are such
-(`ranking/state/interface.py`).
+(`ranking/state/ranking_state.py`).
 """
 
 from collections.abc import Iterable, Iterator

@@ -57,7 +57,8 @@ from tidemark_replica.render.task.stage_inputs import (
     read_source,
 )
 from tidemark_replica.render.task.timing import OperatorClock
-from tidemark_replica.render.task.update_files import UpdatesFile, read_updates
+from tidemark_replica.render.task.update_files import UpdatesFile
+from tidemark_replica.values.arrow_files import read_batches
 
 CHECK_SECONDS = 0.1
 _CACHES: dict[Path, BatchCache] = {}
@@ -187,7 +188,7 @@ class Stage:
 
     def _read_spooled(self, node: p.ReadSpool) -> Iterator[Updates]:
         assert node.name in self._spools, f"{node.name} is read before it has been spooled to its end"
-        yield from read_updates(self._spools[node.name])
+        yield from read_batches(self._spools[node.name])
 
     def _project(self, node: p.Project) -> Iterator[Updates]:
         for batch in self.evaluate(node.input):

@@ -43,7 +43,7 @@ from tidemark_replica.render.plan.pipeline import (
 from tidemark_replica.render.task.description import StepDescription
 from tidemark_replica.render.task.loop import rounds
 from tidemark_replica.render.task.small_files import SmallFiles
-from tidemark_replica.render.task.update_files import read_updates
+from tidemark_replica.values.arrow_files import read_batches
 
 _PARTS_PER_TASK = 8
 _FILES = SmallFiles()
@@ -90,7 +90,7 @@ def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterato
 
 def read_published(folder: Path, description: StepDescription, name: str, share: TaskShare) -> Iterator[Updates]:
     """Yield what an earlier fragment of the step published. Several tasks share the batches."""
-    batches = (batch for file in description.published.get(name, ()) for batch in read_updates(folder / file))
+    batches = (batch for file in description.published.get(name, ()) for batch in read_batches(folder / file))
     return islice(batches, share.index, None, share.of)
 
 
@@ -107,7 +107,7 @@ def read_published_errors(
 def read_loop_input(folder: Path, description: StepDescription, source: LoopInput) -> Iterator[Updates]:
     """Yield the inputs of a loop at the time of this round."""
     for file in description.published.get(source.name, ()):
-        yield from rounds.loop_input(read_updates(folder / file), description.lower)
+        yield from rounds.loop_input(read_batches(folder / file), description.lower)
 
 
 def read_loop_variable(
@@ -116,7 +116,7 @@ def read_loop_variable(
     """Yield what was fed back for the iteration of this round."""
     files = description.published.get(source.name, ())
     if files:
-        batches = (batch for file in files for batch in read_updates(folder / file))
+        batches = (batch for file in files for batch in read_batches(folder / file))
         yield from rounds.loop_variable(context, batches, description.iteration)
 
 
@@ -125,7 +125,7 @@ def read_constants(
 ) -> Iterator[Updates]:
     """Yield a constant collection: at hydration, by the first task."""
     if description.hydrates and share.index == 0:
-        for batch in read_updates(dataflow / source.file):
+        for batch in read_batches(dataflow / source.file):
             yield _advanced(canonical_rows(batch), description.lower)
 
 

@@ -7,9 +7,8 @@ out.published()                                                  the report's en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,10 +50,3 @@ class UpdatesFile:
     def published(self) -> PublishedFiles:
         """The file, its rows and times, for the report."""
         return PublishedFiles((self.file,), self._rows, tuple(sorted(self._times)))
-
-
-def read_updates(path: Path) -> Iterator[Any]:
-    """Yield the chunks of a file, memory-mapped."""
-    with pa.memory_map(str(path), "r") as source:
-        reader = pa.ipc.open_file(source)
-        yield from (reader.get_batch(i) for i in range(reader.num_record_batches))

@@ -103,7 +103,7 @@ def _without_errors(rows: pa.Table, errors: pa.Table, last: Time) -> tuple[pa.Ta
 
 
 def _moved(rows: pa.Table, spans: Iterable[tuple[int, int]]) -> pa.Table:
-    """The changes of times from the begin of a span on at its end."""
+    """The changes; those with a time in a span, from its begin to before its end, are moved to its end."""
     found = rows.column(TIME).to_numpy().copy()
     for begin, end in spans:
         found[(found >= begin) & (found < end)] = end

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 Longs = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Part = tuple[Rows, pa.Array]
-"""Values, and the rows that they are of."""
+"""Rows, and the values of these rows."""
 PADDING = bytes(16)
 ENDED, LEFT_OVER, TOO_LONG, RANGE, NEGATIVE, BOOLEAN, UTF8 = range(1, 8)
 BRANCH, BRANCH_UNKNOWN, INDEX, SYMBOL, DIGITS, YEARS, ELEMENT, ISO = range(8, 16)

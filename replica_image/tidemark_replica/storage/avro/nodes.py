@@ -279,15 +279,15 @@ class Lists:
         owners = np.concatenate([np.zeros(0, np.intp), *(rows for rows, _ in found)])
         lengths = np.bincount(owners, minlength=len(bodies))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
-        flat = combined(found, self._type.value_type, 0)
+        flat = combined(found, self._type.value_type, len(owners))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, type=self._type)
 
     def skip(self, bodies: Bodies) -> None:
         self._pass(bodies, None)
 
     def _pass(self, bodies: Bodies, found: list[Part] | None) -> None:
-        """Passes over the elements. `found`: takes them, and the bodies that they belong to, in the order of the
-        elements of each body."""
+        """Passes over the elements. `found`: a list that takes the elements with the numbers of their bodies, in the
+        order of the elements of each body."""
         rows, left = np.arange(len(bodies)), np.zeros(len(bodies), np.int64)
         for _ in range(STEPS_MAX):
             if not len(rows):

@@ -49,7 +49,7 @@ WIDER = {
     ("string", "bytes"),
     ("bytes", "string"),
 }
-"""The kinds of a writer's type that may be read as another kind, and that one."""
+"""Pairs of kinds: values that are written as the first one may be read as the second one."""
 _JSON: dict[str, Any] = {
     "null": type(None),
     "boolean": bool,

@@ -24,7 +24,8 @@ LOGICAL = {
     "local-timestamp-millis": ({"long"}, "timestamp_ntz"),
     "local-timestamp-micros": ({"long"}, "timestamp_ntz"),
 }
-"""Logical types that make another type of SQL: the types that they annotate, and that type. Another one is ignored."""
+"""Logical types that make another type of SQL: the Avro types that they annotate, and the SQL type. Other logical types
+are ignored."""
 NAMED_LOGICAL = LOGICAL | {
     "iso-date": ({"string"}, "date"),
     "iso-timestamp": ({"string"}, "timestamp"),
@@ -132,9 +133,10 @@ class _Parser:
         found = self._named.get(full, self._named.get(name))
         if found is None:
             raise SchemaRefused(f"{at}: type {name} contains itself; recursive types are not supported")
-        if depth + max(below for below, _ in _types_in(found)) > DEPTH_MAX:
+        levels = list(_levels(found))
+        if depth + max(levels) > DEPTH_MAX:
             raise SchemaRefused(f"{at}: the schema nests deeper than {DEPTH_MAX}, with the types that names stand for")
-        self._count += sum(1 for _ in _types_in(found))
+        self._count += len(levels)
         if self._count > TYPES_MAX:
             raise SchemaRefused(f"{at}: the schema has more than {TYPES_MAX} types, with those that names stand for")
         return found
@@ -226,10 +228,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _types_in(type: AvroType) -> Iterator[tuple[int, AvroType]]:
-    """The types of the tree, each with the number of those above it."""
+def _levels(type: AvroType) -> Iterator[int]:
+    """For each type of the tree, the number of types above it."""
     waiting = [(0, type)]
     while waiting:
         depth, each = waiting.pop()
-        yield depth, each
+        yield depth
         waiting += [(depth + 1, child) for child in (*each.children, *(f.type for f in each.fields))]

@@ -37,10 +37,12 @@ class Bucket:
         return found
 
     def version_of(self, name: str) -> FileVersion | None:
+        """The present version of the object; None where it is gone. Raises StorageError."""
         found = self.reader.version_of(name)
         return version(found) if found is not None else None
 
     def is_complete(self, name: str, format: str, compression: str) -> bool:
+        """Whether the object looks finished: a store has whole objects only."""
         return True
 
     def open(self, file: FileVersion, *, sequential: bool = True) -> BinaryIO:

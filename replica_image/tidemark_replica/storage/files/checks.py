@@ -30,8 +30,8 @@ _HEADER_BYTES = _CHUNK_BYTES = 1 << 20
 
 
 def has_changed(store: FileStore, bound: FileVersion) -> str | None:
-    """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None. The task that reads the file says
-    it, of a store that reads versions."""
+    """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None. Of a bucket always None: there the
+    task that reads the object finds another version itself."""
     if isinstance(store, Bucket):
         return None
     now = store.version_of(bound.name)

@@ -34,7 +34,7 @@ class FileList:
 
     def __init__(self) -> None:
         self._attention: dict[_Key, tuple[SourceFile, int]] = {}
-        """Files with errors, and their malformed records, those that were set aside included."""
+        """Files with errors, and the number of their malformed records, those that were set aside included."""
         self._read: dict[_Key, SourceFile] = {}
         self._pending: list[SourceFile] = []
         self._released: dict[str, dict[_Key, SourceFile]] = {}

@@ -211,7 +211,8 @@ class FileRequests:
 
 @dataclass(frozen=True)
 class _Job(FileStaging):
-    """Stages updates of one table and its dead letters, at one time."""
+    """Stages updates of one table and its dead letters, at one time. `place`: the table, and its shard; `dead`: the
+    table of dead letters, and its shard, if there is one."""
 
     place: Place
     dead: Place | None

@@ -45,7 +45,8 @@ class Folder:
         return FileVersion(name, stat.st_size, stat.st_mtime_ns)
 
     def is_complete(self, name: str, format: str, compression: str) -> bool:
-        """Whether the file looks finished. A compressed one does, unless empty: the end of an archive shows nothing."""
+        """Whether the file looks finished. An empty text file does, and a compressed one unless it is empty: the end of
+        an archive shows nothing."""
         try:
             with open(self.path_of(name), "rb") as file:
                 size = file.seek(0, os.SEEK_END)

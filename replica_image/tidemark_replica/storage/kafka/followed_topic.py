@@ -186,8 +186,8 @@ class FollowedTopic:
         self.close()
         rows, letters, places = self._staged(iter(records), bound, time, size)
         count = sum(map(len, records))
-        moved = {"event_places": places, "epochs": behind.epochs}
-        position = self._moved(bound, behind.offsets, behind.begins, count, **moved)
+        epochs = behind.epochs
+        position = self._moved(bound, behind.offsets, behind.begins, count, event_places=places, epochs=epochs)
         return TopicProgress(position, rows, letters)
 
     def _moved(
@@ -267,8 +267,8 @@ class FollowedTopic:
         if ahead.is_over:
             self.close()
         history = {p: end for p, end in bound.history.items() if cut.get(p, 0) < end}
-        moved = {"event_places": places, "epochs": epochs, "history": history}
-        return TopicProgress(self._moved(bound, cut, begins, count, **moved), rows, letters)
+        position = self._moved(bound, cut, begins, count, event_places=places, epochs=epochs, history=history)
+        return TopicProgress(position, rows, letters)
 
     def _read_again(self, bound: Position, cut: Mapping[int, int]) -> Iterator[list[Any]]:
         """Yield the records from the bound position to the cut, which are more than memory holds. Raises

@@ -72,7 +72,7 @@ def _schema_with_text(
 
 
 def _check(table: KafkaTable) -> None:
-    """The API server has checked what the schema of a DataSource can say."""
+    """Raises SourceUnusable. The API server has checked what the schema of a DataSource can say."""
     for column in key_columns(table):
         if not column.type.is_key_type:
             raise SourceUnusable(f"table {table.name}: column {column.name} is {column.type}: {NO_KEY}")

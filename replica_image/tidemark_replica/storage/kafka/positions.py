@@ -31,7 +31,7 @@ _FIELDS = {
     "event_place/": "event_places",
     _BEGIN: "begins",
 }
-"""The fields by partition, by the begin of their entries."""
+"""The fields that have a value for each partition, by the prefix of their entries' names."""
 
 
 @dataclass(frozen=True)

@@ -231,7 +231,7 @@ def text_of_gone(table: KafkaTable, why: str) -> str:
 
 
 def _for_good(table: str) -> str:
-    """The effect on readers, and what to do: the name means the table that does not begin."""
+    """The effect on readers, and the remedy: in SQL the name means the table that does not begin."""
     name = spec_name(table)
-    wait = f"Dataflows of before read on, and new readers of {name} wait for good"
+    wait = f"Dataflows that read {name} so far go on, and new readers of {name} wait for good"
     return f"{wait}: remove {name} from the spec, and add a table of another name"

@@ -117,7 +117,7 @@ class KafkaIngestion(Source):
         try:
             topics = self._look()
             readable = self._read_log(topics)
-            self._read_again(time, topics, changes)
+            self._read_again(topics)
             together = self._successors.in_step()
             led = {name for names in together.values() for name in names}
             for name, topic in self._tables.items():
@@ -257,7 +257,7 @@ class KafkaIngestion(Source):
             topics.show(self._spec.group, [(self._tables[n].table.topic, self._bound[n].offsets) for n in moving])
         return topics
 
-    def _read_again(self, time: Time, topics: Topics, changes: dict[Entry, str | None]) -> None:
+    def _read_again(self, topics: Topics) -> None:
         """Reads a piece for the tables that have not begun with the records of the one before them: for each, or for
         those whose turns come first, if the time of a tick is over then."""
         if monotonic() >= self._recheck_at and not self.retries():
@@ -273,21 +273,21 @@ class KafkaIngestion(Source):
                 if name not in self._recheck or self._reason(name) in FOR_GOOD:
                     continue
                 self._recheck.discard(name)
-                changes[(name, _STOPPED)] = None
+                self._changes[(name, _STOPPED)] = None
             try:
-                self._successors.read_piece(name, time, size, seconds, topics)
+                self._successors.read_piece(name, self._time, size, seconds, topics)
                 self._undecoded.pop(name, None)
             except RegistryAway as error:
                 self._undecoded[name] = AnswerWait.after(self._undecoded.get(name), str(error))
             except TableStopped as error:
-                self._stop_successor(name, error, changes)
+                self._stop_successor(name, error)
             except BrokersAway as error:
                 self._problems[name] = str(error)
                 self._tables[name].close()
 
-    def _stop_successor(self, name: str, error: TableStopped, changes: dict[Entry, str | None]) -> None:
+    def _stop_successor(self, name: str, error: TableStopped) -> None:
         self._successors.again[name].discard()
-        changes[(name, _STOPPED)] = f"{error.reason}: {error}"
+        self._changes[(name, _STOPPED)] = f"{error.reason}: {error}"
 
     def _advance(self, name: str, topics: Topics, others: Collection[str]) -> None:
         """Begins a table, reads on, or checks whether a stopped one can go on. `others`: take what it reads."""
@@ -319,7 +319,7 @@ class KafkaIngestion(Source):
                     self._reads[name], taken = read_together(topic, bound, at, self._time, size, seconds)
                     for other, found in taken.items():
                         if isinstance(found, TableStopped) and other in self._successors.again:
-                            self._stop_successor(other, found, self._changes)
+                            self._stop_successor(other, found)
                         elif isinstance(found, TableStopped):
                             self._stop(other, found, topics)
                         elif not self._successors.take(other, found):

@@ -21,7 +21,8 @@ from tidemark_replica.storage.postgres.watch import SlotState, check_slot, slot_
 from tidemark_replica.storage.staged_bindings import StagedBindings
 
 SLOT_TRIES, SLOT_PAUSE_S = 20, 0.5
-"""The server may not have noticed yet that an earlier connection ended, with its slot."""
+"""The tries to use a slot, and the pause between two of them: the server may not have noticed yet that an earlier
+connection, which has the slot, ended."""
 END_TRIES = 50
 
 

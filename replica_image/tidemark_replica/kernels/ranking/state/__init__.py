@@ -11,8 +11,8 @@ the arrangement, reports them (`accept`), and commits.
 
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec, Retractions
 from tidemark_replica.kernels.ranking.state.monotonic import MonotonicState
+from tidemark_replica.kernels.ranking.state.ranking_state import RankingState, RankingStateSpec, Retractions
 from tidemark_replica.kernels.ranking.state.single_step import SingleStepState
 
 __all__ = ["RankingState", "RankingStateSpec", "Retractions", "open_state"]

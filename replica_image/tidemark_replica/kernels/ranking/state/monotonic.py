@@ -29,7 +29,7 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.ranking.first_rows import first_rows_changes
 from tidemark_replica.kernels.ranking.ranking import Ranking, value_ordered_rows
-from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec
+from tidemark_replica.kernels.ranking.state.ranking_state import RankingState, RankingStateSpec
 from tidemark_replica.values.error_text import error_text
 
 NON_MONOTONIC = "NON_MONOTONIC_INPUT"

@@ -18,8 +18,8 @@ from tidemark_replica.arrangement.rows.consolidate import consolidate_sorted
 from tidemark_replica.arrangement.rows.updates import Updates, make_updates
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.ranking.ranking import Ranking, value_ordered_rows
-from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec
 from tidemark_replica.kernels.ranking.state.monotonic import NON_MONOTONIC
+from tidemark_replica.kernels.ranking.state.ranking_state import RankingState, RankingStateSpec
 from tidemark_replica.kernels.ranking.thinning import has_retractions, thinned
 from tidemark_replica.values.error_text import error_text
 

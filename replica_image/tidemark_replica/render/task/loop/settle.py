@@ -14,7 +14,8 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.render.plan.pipeline import Loop
 from tidemark_replica.render.task.description import PublishedFiles, StepDescription
 from tidemark_replica.render.task.loop.fixpoint import Fixpoint, RunPart
-from tidemark_replica.render.task.update_files import UpdatesFile, read_updates
+from tidemark_replica.render.task.update_files import UpdatesFile
+from tidemark_replica.values.arrow_files import read_batches
 
 
 def run_loop(
@@ -43,9 +44,9 @@ def _absolute(published: PublishedFiles, folder: Path) -> PublishedFiles:
 
 def _gathered(name: str, found: PublishedFiles, folder: Path, attempt: int) -> PublishedFiles:
     """Many small files as one."""
-    first = next(read_updates(Path(found.files[0])))
+    first = next(read_batches(Path(found.files[0])))
     with UpdatesFile(folder, f"{name}.{attempt}.arrow", first.schema.types[:-3]) as out:
         for file in found.files:
-            for batch in read_updates(Path(file)):
+            for batch in read_batches(Path(file)):
                 out.write(batch)
     return out.published()

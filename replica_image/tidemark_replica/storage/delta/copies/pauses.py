@@ -2,7 +2,7 @@
 
 copy ends ► gap ► copy ends ► 1 s ► copy ends ► 2 s ► copy ends ► 4 s ... 30 s
 
-Without them a table that vacuums at once would be read from its begin again and again.
+Without them a table whose writer vacuums at once would be read from its begin again and again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ QUIET_SECONDS = 60.0
 
 
 class CopyPauses:
-    """When copies end, by table. A table without a copy so far has no pause."""
+    """The pauses before the next copies, by table. A table without a copy so far has no pause."""
 
     def __init__(self) -> None:
         self._due: dict[str, tuple[float, float]] = {}
-        """When the next copy may begin (monotonic seconds), and how long the pause before it is."""
+        """The earliest begin of the next copy (monotonic seconds), and the length of the pause before it."""
 
     def note_begin(self, name: str) -> None:
         """A copy of the table begins."""
@@ -28,7 +28,7 @@ class CopyPauses:
             self._due.pop(name, None)
 
     def note_end(self, name: str) -> None:
-        """The copy is bound, or cannot be made."""
+        """The copy of the table is bound, or has failed."""
         pause = 0.0
         if name in self._due:
             pause = min(max(2 * self._due[name][1], PAUSE_SECONDS), PAUSE_SECONDS_MAX)

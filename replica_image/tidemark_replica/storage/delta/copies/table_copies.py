@@ -29,8 +29,8 @@ from tidemark_replica.storage.errors import SourceUnusable
 class TableCopies:
     """The copies of one ingestion, and the threads that make them while there are some. Callable from any thread.
 
-    `violating`: the versions that sources of the ingestion found to violate a primary key. `pauses`: those before the
-    next copies, which a source keeps."""
+    `violating`: the versions that sources of the ingestion found to violate a primary key. `pauses`: between
+    copies of a table; a source notes there when copies begin and end."""
 
     def __init__(self) -> None:
         self.violating, self.pauses = ViolatingVersions(), CopyPauses()

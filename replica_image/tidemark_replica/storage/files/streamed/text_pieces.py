@@ -1,4 +1,5 @@
-"""Reads text that Spark cannot open itself: a task streams the bytes, and Spark's own reader parses the lines.
+"""Reads text that Spark cannot open itself, and each file that a schema is inferred from: a task streams the bytes, and
+Spark's own reader parses the lines.
 
     range(n), a partition for each piece ──mapInArrow(ReadLines)──► lines ──reader.csv / reader.json──► rows
 

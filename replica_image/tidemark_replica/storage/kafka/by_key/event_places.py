@@ -4,9 +4,9 @@
                   log (postgresql, other, ...)  another one
 
 An event is left out where its place in the database's log shows that it came before; any other event is taken. A log
-that was restored has smaller places at later times. An event that comes again has the time that it had: none that is
-later than those of all events up to the greatest place. It may be later than that of the last event, as times do not
-always grow with places: MySQL has those of statements, and commits of PostgreSQL may pass one another.
+that was restored has smaller places at later times. An event that comes again has the time that it had, which is no
+later than the latest time of all events up to the greatest place. It may be later than the time of the last event, as
+times do not always grow with places: MySQL's are those of statements, and commits of PostgreSQL may pass one another.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class LastEvent:
 
     def is_followed(self, mark: TransactionMark, key: bytes | None) -> bool:
         """Takes the event that was read next. Returns whether Connect went on within the transaction. An order that
-        grows does not say so alone: orders may count from the middle of the transaction before, and from its begin
-        then."""
+        grows does not say so alone: orders may first count from the middle of the transaction, and later from its
+        begin."""
         last, self._mark = self._mark, mark
         is_same = (last.id, last.commit_before) == (mark.id, mark.commit_before)
         grows = is_same and mark.order > last.order
@@ -84,7 +84,8 @@ class EventPositions:
         return 0 if self.positions is None else len(self.positions)
 
     def add(self, position: int, order: int, goes_on: bool, key: bytes | None) -> Arrival:
-        """Takes the event that was read next. `goes_on`: Connect went on within the transaction."""
+        """Takes the event that was read next. `goes_on`: whether Connect went on within the transaction. `key`: of the
+        record, None without one."""
         if order > self.top:
             self.top, self.count = order, self.count + 1
         all, greatest = self.positions, self._greatest

@@ -28,7 +28,7 @@ class Unreadable(Exception):
 def body_decoder(
     columns_of: Callable[[Sequence[bytes | None]], list[pa.Array]],
 ) -> Callable[..., tuple[list[pa.Array], dict[int, str]]]:
-    """A `BodyDecoder` (`framing.py`) of what gives the columns of values, or raises Unreadable."""
+    """A `BodyDecoder` (`framing.py`) from a function that gives the columns of values, or raises Unreadable."""
 
     def decode(values: Sequence[bytes], skip: int = 0) -> tuple[list[pa.Array], dict[int, str]]:
         found = decoded_with(columns_of, [value[skip:] for value in values])

@@ -43,7 +43,8 @@ class BodyDecoder(Protocol):
 
 
 class UniformValues:
-    """Values that one decoder reads, some of them missing. `is_framed`: a frame is taken off, whatever it names."""
+    """Values that one decoder reads, some of them missing. `is_framed`: a frame is taken off, whatever schema it
+    names."""
 
     def __init__(self, schema: pa.Schema, decode: BodyDecoder, is_framed: bool) -> None:
         self._schema, self._decode, self._is_framed = schema, decode, is_framed
